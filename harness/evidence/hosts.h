@@ -18,6 +18,14 @@ inline constexpr const char* kKeeperEndedFact = "keeper_ended";
 inline constexpr const char* kWentOnFact = "went_on";
 // Of a rank of a command: what it printed when C++ ended it for an exception that nothing caught, "c10::Error: CUDA error: ...".
 inline constexpr const char* kAbortedFact = "aborted";
+// Of a rank: the last line that was printed before it failed without an exception, by it or by a process of it.
+inline constexpr const char* kLastLineFact = "last_line";
+// Of a rank that a signal ended: the user's line in which it stood, as Python's faulthandler printed it.
+inline constexpr const char* kFatalLineFact = "fatal_line";
+// Of a rank, or of the controller if nothing tells whose it was: the exception that ended a thread, with the user's line.
+inline constexpr const char* kThreadDiedFact = "thread_died";
+// Of the controller: an exception that was printed, and nothing tells which of the ranks that failed it is of.
+inline constexpr const char* kSomebodysErrorFact = "somebodys_error";
 // As kLeftBehindFact (evidence.h), of processes that were still there after SIGKILL.
 inline constexpr const char* kStayedFact = "stayed_behind";
 

@@ -479,6 +479,7 @@ struct WorkerError {  // an exception that ended a worker
   std::vector<std::string> frames =
       {};                        // where it was raised, innermost first; empty where not known
   std::int64_t device_code = 0;  // the error number of the device's runtime; 0 where none
+  std::string raised_from = "";  // the exception that it was raised from or beside, with the user's line; "" where there is none
 };
 
 struct FaultFired {  // read by the runner only, never by a check
@@ -548,6 +549,7 @@ struct ChildProcess {  // a process that a rank started, or one that this starte
   std::int64_t cpu_ms = 0;
   std::vector<std::string> frames =
       {};  // of its main thread, innermost first, if it is Python and was asked
+  bool writes_to_rank = false;  // it waits in a write to a pipe that the rank has open
 };
 
 inline constexpr int kAskedLook = -2;
@@ -573,6 +575,7 @@ struct Suspect {  // nothing moved on any live rank for longer than the threshol
   std::int64_t still_ms = 0;
   std::int64_t threshold_ms = 0;
   std::int64_t longest_gap_ms = 0;
+  std::int64_t polls_ms = 0;  // how long a wait that wakes up again and again was to be borne
 };
 
 // Why the controller ended the case; absent when all processes ended by themselves
@@ -710,7 +713,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Reads, step, layer, branch, toke
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Artefact, step, of_rank, name, layer, path, bytes, hash)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    WorkerError, type, what, phase, step, bases, frames, device_code)
+    WorkerError, type, what, phase, step, bases, frames, device_code, raised_from)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FaultFired, times)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Fact, name, value)
 inline void to_json(nlohmann::json& json, const Done&) {
@@ -731,7 +734,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 rss_peak_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     ThreadStack, thread, state, wchan, frames, kernel, call, timed, left_ms, cpu_ms, switches)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ChildProcess, name, pid, state, cpu_ms, frames)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    ChildProcess, name, pid, state, cpu_ms, frames, writes_to_rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
                                                 process_observed,
                                                 look,
@@ -742,7 +746,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
                                                 children_cpu_ms,
                                                 disk_bytes,
                                                 device_busy_percent)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Suspect, still_ms, threshold_ms, longest_gap_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Suspect, still_ms, threshold_ms, longest_gap_ms, polls_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stopped, reason, detail, after_ms)
 
 }  // namespace harness

@@ -1,6 +1,7 @@
 #include "harness/evidence/standstill.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -45,10 +46,53 @@ bool is_of_training(const ThreadStack& thread, bool is_main) {
   return is_main || thread.thread.compare(0, 12, "pt_autograd_") == 0;
 }
 
+bool has_far_limit(const ThreadStack& thread) {
+  return thread.timed && thread.left_ms > kFarLimitMs;
+}
+
+bool is_of_child(const Observation& look, const ThreadStack& thread) {
+  return std::any_of(look.children.begin(), look.children.end(), [&](const ChildProcess& child) {
+    return thread.thread.ends_with(" " + std::to_string(child.pid));
+  });
+}
+
+// In Python's own code or torch's that waits for a process which this one has started, as far as its stack is known.
+bool waits_for_child(const Observation& look) {
+  if (look.threads.empty()) return false;
+  for (const std::string& frame : look.threads.front().frames) {
+    if (is_of_user(frame)) return false;
+    for (const char* file :
+         {"(torch/utils/data/dataloader.py:", "(multiprocessing/", "(subprocess.py:"}) {
+      if (frame.find(file) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
+// A monitor that sleeps between two figures is a child that nobody waits for: then no thread waits for the end of a process, and the
+// main thread waits for nothing that a child may send.
+bool may_wait_for_child(const Observation& look) {
+  constexpr std::array kFromChild = {
+      "read", "readv", "recvfrom", "recvmsg", "poll", "ppoll", "select", "pselect6", "epoll_wait",
+      "epoll_pwait", "epoll_pwait2", ""};
+  const ThreadStack& main = look.threads.front();
+  const bool hears = std::find(kFromChild.begin(), kFromChild.end(), main.call) != kFromChild.end();
+  if ((hears && !has_far_limit(main)) || waits_for_child(look)) return true;
+  return std::any_of(look.threads.begin(), look.threads.end(), [&](const ThreadStack& thread) {
+    return (thread.call == "wait4" || thread.call == "waitid") && !is_of_child(look, thread);
+  });
+}
+
+// A child that sleeps beyond all patience ends no wait for it.
 bool sleeps(const Observation& look, std::size_t i) {
   const ThreadStack& thread = look.threads[i];
-  const bool soon = thread.timed && thread.left_ms <= kFarLimitMs;
-  return is_plain_sleep(thread) || (soon && is_of_training(thread, i == 0));
+  if (i > 0 && is_of_child(look, thread))
+    return is_plain_sleep(thread) && !has_far_limit(thread) && may_wait_for_child(look);
+  if (has_far_limit(thread)) return is_plain_sleep(thread);
+  // Who waits for its peers waits for none of its own threads.
+  const ThreadStack& main = look.threads.front();
+  if (i > 0 && has_far_limit(main) && !is_plain_sleep(main)) return false;
+  return is_plain_sleep(thread) || (thread.timed && is_of_training(thread, i == 0));
 }
 
 bool any_sleeps(const Observation& look) {
@@ -63,23 +107,6 @@ const ThreadStack* thread_named(const Observation& look, const std::string& name
                                look.threads.end(),
                                [&](const ThreadStack& thread) { return thread.thread == name; });
   return at == look.threads.end() ? nullptr : &*at;
-}
-
-bool has_far_limit(const ThreadStack& thread) {
-  return thread.timed && thread.left_ms > kFarLimitMs;
-}
-
-// In Python's own code or torch's that waits for a process which this one has started, as far as its stack is known.
-bool waits_for_child(const Observation& look) {
-  if (look.threads.empty()) return false;
-  for (const std::string& frame : look.threads.front().frames) {
-    if (is_of_user(frame)) return false;
-    for (const char* file :
-         {"(torch/utils/data/dataloader.py:", "(multiprocessing/", "(subprocess.py:"}) {
-      if (frame.find(file) != std::string::npos) return true;
-    }
-  }
-  return false;
 }
 
 // A worker of a loader, or a child in the user's own code: no helper that waits for work all the time.
@@ -171,7 +198,8 @@ const std::vector<std::string>& main_frames(const Observation& look) {
 bool is_joining(const Observation& look) {
   const std::vector<std::string>& frames = main_frames(look);
   return std::any_of(frames.begin(), frames.end(), [](const std::string& frame) {
-    return frame.starts_with("init_process_group (torch/distributed/");
+    return frame.starts_with("init_process_group (torch/distributed/") ||
+           frame.find("(torch/distributed/elastic/rendezvous/") != std::string::npos;
   });
 }
 
@@ -206,12 +234,12 @@ bool is_inside_nccl(const Observation& look) {
 
 std::vector<const ChildProcess*> stuck_children(const Observation& before,
                                                 const Observation& after) {
-  if (!waits_for_child(after)) return {};
-  const bool moves =
-      std::any_of(after.threads.begin(), after.threads.end(), [](const ThreadStack& thread) {
-        return thread.state == "D" || (is_plain_sleep(thread) && !has_far_limit(thread));
-      });
-  if (moves) return {};
+  const bool by_stack = waits_for_child(after);
+  for (std::size_t i = 0; i < after.threads.size(); ++i) {
+    const ThreadStack& thread = after.threads[i];
+    const bool sleeps = is_plain_sleep(thread) && !has_far_limit(thread);
+    if (thread.state == "D" || (sleeps && i > 0)) return {};
+  }
   std::vector<const ChildProcess*> stuck;
   for (const ChildProcess& child : after.children) {
     const std::string id = " " + std::to_string(child.pid);
@@ -219,7 +247,9 @@ std::vector<const ChildProcess*> stuck_children(const Observation& before,
         std::find_if(after.threads.begin(), after.threads.end(), [&](const ThreadStack& thread) {
           return thread.thread.ends_with(id);
         });
-    if (main == after.threads.end() || !(has_work(child) || is_plain_sleep(*main))) continue;
+    if (main == after.threads.end()) continue;
+    const bool is_waited_for = by_stack && (has_work(child) || is_plain_sleep(*main));
+    if (!is_waited_for && !child.writes_to_rank) continue;
     const ThreadStack* earlier = thread_named(before, main->thread);
     if (earlier != nullptr && stays(*earlier, *main)) stuck.push_back(&child);
   }
@@ -231,7 +261,12 @@ namespace {
 Doing without_peers(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return Doing::computing;
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
-  if (doing == Doing::sleeping && process.wake_ups >= kWakeUpsOfAHang) return Doing::waiting;
+  const bool polled =
+      process.wake_ups >= kWakeUpsOfAHang && process.polled_ms >= process.polls_ms;
+  if (doing == Doing::sleeping && polled) return Doing::waiting;
+  // It polls for its peers, or looks again and again whether they are there.
+  if (doing == Doing::sleeping && is_joining(*process.before) && is_joining(*process.after))
+    return Doing::waiting;
   if (doing == Doing::sleeping && !stuck_children(*process.before, *process.after).empty())
     return Doing::waiting;
   if (process.held && doing == Doing::computing) return Doing::waiting;

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "harness/evidence/python_frame.h"
 #include "nsa/base/text.h"
@@ -89,15 +92,16 @@ struct PrintedFrame {
 
 std::optional<PrintedFrame> frame_of(std::string_view line) {
   constexpr std::string_view kFile = "  File \"";
-  constexpr std::string_view kIn = ", in ";
+  constexpr std::string_view kIn = " in ";  // behind a comma in a traceback
+  if (!line.starts_with(kFile)) return std::nullopt;
   const std::size_t path_end = line.find("\", line ");
-  const std::size_t in = line.rfind(kIn);
-  if (!line.starts_with(kFile) || path_end == std::string_view::npos || in < path_end) {
-    return std::nullopt;
-  }
+  if (path_end == std::string_view::npos) return std::nullopt;
+  const std::size_t in = line.find(kIn, path_end);
   const auto number = number_after(line, "\", line ");
-  if (!number || in == std::string_view::npos) return std::nullopt;
-  return PrintedFrame{std::string(line.substr(in + kIn.size())),
+  if (!number) return std::nullopt;
+  // Where Python could not read a file, no function is named.
+  const bool in_function = in != std::string_view::npos;
+  return PrintedFrame{in_function ? std::string(line.substr(in + kIn.size())) : "<module>",
                       std::string(line.substr(kFile.size(), path_end - kFile.size())),
                       std::to_string(*number)};
 }
@@ -112,8 +116,23 @@ bool is_type(std::string_view text) {
 
 // What torchrun raises itself once one of its processes has failed.
 bool is_of_the_launcher(const std::string& type) {
-  constexpr std::string_view kLauncher = "torch.distributed.elastic.";
-  return type.starts_with(kLauncher);
+  return type.starts_with("torch.distributed.elastic.") ||
+         type == "torch.multiprocessing.spawn.ProcessRaisedException" ||
+         type == "torch.multiprocessing.spawn.ProcessExitedException";
+}
+
+// "-- Process 1 terminated with the following error:" of torch.multiprocessing.spawn: whose traceback comes next. Processes are ranks
+// there, as far as a machine is concerned.
+std::optional<int> spawned_process(std::string_view line) {
+  if (line.find(" terminated with the following error:") == std::string_view::npos)
+    return std::nullopt;
+  const auto number = number_after(line, "-- Process ");
+  return number ? std::optional<int>(static_cast<int>(*number)) : std::nullopt;
+}
+
+bool joins_two(std::string_view line) {
+  return line.starts_with("The above exception was the direct cause of the following exception:") ||
+         line.starts_with("During handling of the above exception, another exception occurred:");
 }
 
 // What a traceback does not tell: below a line of the script is LibTorch, which has no frame in Python. These words of its own are
@@ -132,13 +151,20 @@ class Tracebacks {
   std::optional<WorkerError> take(std::string_view line) {
     if (line.ends_with(kTraceback)) {
       inside_ = true;
+      alone_ = false;
       frames_.clear();
       last_.reset();
       return std::nullopt;
     }
+    auto frame = frame_of(line);
+    // A script that Python cannot read has no traceback: its place stands alone.
+    if (!inside_ && frame && frame->name == "<module>") {
+      inside_ = alone_ = true;
+      frames_.clear();
+    }
     if (!inside_ || line.empty()) return std::nullopt;
     if (line.front() == ' ') {
-      if (auto frame = frame_of(line); frame && frames_.size() < kMostFrames) {
+      if (frame && frames_.size() < kMostFrames) {
         frames_.insert(frames_.begin(), told_frame(frame->name, frame->path, frame->line, ""));
         last_ = std::move(*frame);
       } else if (last_ && !frames_.empty()) {  // the text of its line
@@ -150,10 +176,14 @@ class Tracebacks {
       return std::nullopt;
     }
     inside_ = false;
+    const bool alone = std::exchange(alone_, false);
     const std::size_t colon = line.find(": ");
     WorkerError error;
     error.type = line.substr(0, std::min(colon, line.find_last_not_of(':') + 1));
     if (!is_type(error.type)) return std::nullopt;
+    constexpr std::array kUnread = {"SyntaxError", "IndentationError", "TabError"};
+    if (alone && std::find(kUnread.begin(), kUnread.end(), error.type) == kUnread.end())
+      return std::nullopt;
     if (colon != std::string_view::npos) error.what = line.substr(colon + 2);
     error.frames = frames_;
     error.bases = bases_of(error);
@@ -162,6 +192,7 @@ class Tracebacks {
 
  private:
   bool inside_ = false;
+  bool alone_ = false;  // without the line that a traceback begins with
   std::vector<std::string> frames_;
   std::optional<PrintedFrame> last_;  // whose text comes next
 };
@@ -176,6 +207,29 @@ void read_launcher(std::string_view line, Printed& printed) {
   if (!code) code = number_after(line, "exitcode  : ");
   const auto pid = number_after(line, "(pid: ");
   if (code && pid) printed.exit_codes[static_cast<pid_t>(*pid)] = static_cast<int>(*code);
+}
+
+// "process 0 terminated with signal SIGABRT", "process 1 terminated with exit code 3" of torch.multiprocessing.spawn.
+void read_spawner(std::string_view line, Printed& printed) {
+  constexpr std::string_view kSignal = " terminated with signal ";
+  const auto process = number_after(line, "process ");
+  if (!process) return;
+  const auto code = number_after(line, " terminated with exit code ");
+  if (code) printed.spawned[static_cast<int>(*process)] = static_cast<int>(*code);
+  const std::size_t at = line.find(kSignal);
+  if (at == std::string_view::npos) return;
+  const std::string name(line.substr(at + kSignal.size()));
+  for (int number = 1; number < NSIG; ++number) {
+    const char* const known = sigabbrev_np(number);
+    if (known != nullptr && name == std::string("SIG") + known)
+      printed.spawned[static_cast<int>(*process)] = -number;
+  }
+}
+
+// What a launcher of PyTorch prints when its ranks have ended begins here.
+bool is_of_elastic(std::string_view line) {
+  return line.find("torch/distributed/elastic/") != std::string_view::npos ||
+         line.find("torch.distributed.elastic.") != std::string_view::npos;
 }
 
 void read_nccl(std::string_view line, Printed& printed) {
@@ -200,6 +254,9 @@ class Aborts {
       type_ = line.substr(at + kThrown.size(), line.rfind('\'') - at - kThrown.size());
       return std::nullopt;
     }
+    // Of the C library: "train: queue.c:12: push: Assertion `n < 3' failed."
+    if (line.find(": Assertion `") != std::string_view::npos && line.ends_with("' failed."))
+      return std::string(line);
     if (type_.empty() || !line.starts_with(kWhat)) return std::nullopt;
     const std::string said = type_ + ": " + std::string(line.substr(kWhat.size()));
     type_.clear();
@@ -210,32 +267,88 @@ class Aborts {
   std::string type_;
 };
 
-void keep_last(std::optional<int> rank, WorkerError error, Printed& printed) {
-  if (is_of_the_launcher(error.type)) return;
-  const auto same =
-      std::find_if(printed.errors.begin(), printed.errors.end(), [&](const auto& one) {
-        return rank.has_value() && one.rank == rank;
-      });
-  if (same != printed.errors.end()) {
-    same->error = std::move(error);
-  } else {
-    printed.errors.push_back({rank, std::move(error)});
+// "Fatal Python error: Segmentation fault", and below "Current thread 0x7f (most recent call first):" its frames.
+class FatalError {
+ public:
+  // The user's innermost frame, once it has come.
+  std::optional<std::string> take(std::string_view line) {
+    if (line.starts_with("Fatal Python error: ")) {
+      inside_ = true;
+      current_ = false;
+    } else if (inside_ && line.find("(most recent call first):") != std::string_view::npos) {
+      current_ = line.starts_with("Current thread ") || line.starts_with("Stack ");
+    } else if (inside_ && current_) {
+      const auto frame = frame_of(line);
+      if (!frame || library_path(frame->path)) return std::nullopt;
+      inside_ = false;
+      return told_frame(frame->name, frame->path, frame->line, "");
+    }
+    return std::nullopt;
   }
+
+ private:
+  bool inside_ = false;
+  bool current_ = false;
+};
+
+void keep_last(std::optional<int> rank, WorkerError error, bool joined, Printed& printed) {
+  if (is_of_the_launcher(error.type)) {
+    if (!error.what.empty()) printed.launcher_said = error.type + ": " + error.what;
+    return;
+  }
+  const auto same =
+      std::find_if(printed.errors.rbegin(), printed.errors.rend(), [&](const auto& one) {
+        return one.rank == rank && (rank.has_value() || joined);
+      });
+  if (same == printed.errors.rend()) {
+    printed.errors.push_back({rank, std::move(error)});
+    return;
+  }
+  const std::string& first = same->error.raised_from;  // of the chain
+  if (joined) error.raised_from = first.empty() ? told_error(same->error) : first;
+  same->error = std::move(error);
 }
 
 }  // namespace
 
-void read_printed(std::istream& stream, Printed& printed) {
+std::string told_error(const WorkerError& error) {
+  const std::string line = users_line(error.frames);
+  return error.type + (error.what.empty() ? "" : ": " + error.what) +
+         (line.empty() ? "" : ", at " + line);
+}
+
+void read_printed(std::istream& stream, Printed& printed, std::optional<int> of) {
   constexpr std::size_t kMostAborts = 20;
   std::map<std::optional<int>, Tracebacks> of_rank;
   std::map<std::optional<int>, Aborts> aborts;
+  std::map<std::optional<int>, FatalError> fatal;
+  std::map<std::optional<int>, bool> joined;  // the next exception comes from the one before
+  std::optional<int> spawned;                 // whose lines come without a prefix
+  bool launcher = false;                      // from here on the launcher speaks
+  std::map<std::optional<int>, bool> of_thread;  // the next traceback is that of a thread
   std::string whole;
   while (next_line(stream, whole)) {
     std::string_view line = begun_at_traceback(whole);
-    const std::optional<int> rank = take_prefix(line);
+    std::optional<int> rank = take_prefix(line);
+    if (const auto process = spawned_process(line)) spawned = process;
+    if (!rank) rank = spawned ? spawned : of;
+    launcher = launcher || is_of_elastic(line);
+    const bool blank = line.find_first_not_of(" \t") == std::string_view::npos;
+    if (!launcher && !blank) printed.last_line = line;
     read_launcher(line, printed);
+    read_spawner(line, printed);
     read_nccl(line, printed);
-    if (auto error = of_rank[rank].take(line)) keep_last(rank, std::move(*error), printed);
+    if (joins_two(line)) joined[rank] = true;
+    if (line.starts_with("Exception in thread ")) of_thread[rank] = true;
+    auto error = of_rank[rank].take(line);
+    if (error && std::exchange(of_thread[rank], false)) {
+      constexpr std::size_t kMostThreads = 20;
+      if (printed.of_threads.size() < kMostThreads) printed.of_threads.push_back({rank, *error});
+    } else if (error) {
+      keep_last(rank, std::move(*error), std::exchange(joined[rank], false), printed);
+    }
+    if (auto at = fatal[rank].take(line); at && printed.fatal_lines.size() < kMostAborts)
+      printed.fatal_lines.emplace_back(rank, std::move(*at));
     if (auto said = aborts[rank].take(line); said && printed.aborts.size() < kMostAborts)
       printed.aborts.emplace_back(rank, std::move(*said));
   }

@@ -261,6 +261,8 @@ class CaseRun {
     error_files_.push_back(keeper.err_path);
     keeper.passed = options_.live;
     SupervisorLimits of_command = limits(1);
+    constexpr std::int64_t kPollsFloors = 8;  // a file that comes after a minute is no hang
+    of_command.still.polls_ms = kPollsFloors * of_command.still.floor_ms;
     of_command.loading_floors = 0;  // what its processor time tells, the group tells
     CommandGroup group(options_, of_command, origin_ms_, keeper, sink_);
     group.run();

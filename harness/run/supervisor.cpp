@@ -164,7 +164,8 @@ Decision Supervisor::suspect(Reason reason, std::int64_t now_ms) {
   suspected_ms_ = now_ms;
   Decision decision = begin_look(0);
   if (reason == Reason::still) {
-    decision.suspect = Suspect{now_ms - last_moved_ms_, threshold_ms(), longest_gap_ms()};
+    decision.suspect = Suspect{
+        now_ms - last_moved_ms_, threshold_ms(), longest_gap_ms(), limits_.still.polls_ms};
   }
   return decision;
 }

@@ -18,12 +18,14 @@ Watch::Watch(const SupervisorLimits& limits,
              EventSink& sink,
              AskForStacks ask)
     : supervisor_(limits, monotonic_ms() - origin_ms),
+      polls_ms_(limits.still.polls_ms),
       origin_ms_(origin_ms),
       sink_(sink),
       ask_(std::move(ask)) {}
 
 Watch::Member& Watch::start(int process, pid_t pid) {
   Member& member = members_[process] = Member{};
+  member.looks.bears_polls_for(polls_ms_);
   supervisor_.started(process, now_ms());
   record(Started{process, pid});
   return member;

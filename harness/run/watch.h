@@ -82,6 +82,7 @@ class Watch {
   void record_silent_looks();
 
   Supervisor supervisor_;
+  std::int64_t polls_ms_;  // of its limits
   std::int64_t origin_ms_;
   EventSink& sink_;
   AskForStacks ask_;

@@ -11,6 +11,7 @@
 #include "harness/checks/process/rank_state.h"
 #include "harness/checks/process/standstill_findings.h"
 #include "harness/checks/result.h"
+#include "harness/evidence/hosts.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -103,9 +104,18 @@ class Motion {
     return result.finish("");
   }
 
+  void put_dead_threads(Finding& finding) const {
+    for (const auto& row : evidence_.facts) {
+      if (row.row.name != kThreadDiedFact || finding.variant == "stopped") continue;
+      const std::string whose = row.process >= 0 ? " of " + process_name(row.process) : "";
+      finding.facts["thread"] = "a thread" + whose + " had ended by " + row.row.value;
+    }
+  }
+
   // Which ranks never came is known if something says how many there are to be.
   [[nodiscard]] Finding hang() const {
     Finding finding = hang_of(live_, gone_, evidence_.the_case.scenario);
+    if (finding.code != "HANG.INIT") put_dead_threads(finding);
     if (finding.code != "HANG.INIT") return finding;
     std::set<int> missing;
     for (const auto& row : evidence_.facts) {
@@ -116,6 +126,7 @@ class Motion {
       finding.facts["world"] = world;
     }
     for (const auto& row : evidence_.started) missing.erase(row.row.process_started);
+    if (!gone_.empty() && finding.variant == "together") finding.facts["gone"] = ranks_text(gone_);
     if (!missing.empty()) finding.facts["missing"] = ranks_text(to_ints(missing));
     return finding;
   }

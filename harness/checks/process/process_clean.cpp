@@ -63,7 +63,7 @@ bool gone_by_itself(const Evidence& evidence, int rank) {
   const WorkerError* error = evidence.error_of(rank);
   if (error != nullptr) return raised_as(*error).failure != Failure::communication;
   if (evidence.finished(rank)) return true;
-  return end != nullptr && !end->by_controller;
+  return end != nullptr && !end->by_controller && !end->by_launcher;
 }
 
 class Ends {
@@ -152,6 +152,7 @@ class Ends {
     if (raised.failure != Failure::own) end.facts["told_by"] = name_of(raised.told_by);
     if (!raised.words.empty()) end.facts["words"] = raised.words;
     if (const std::string line = users_line(error.frames); !line.empty()) end.facts["line"] = line;
+    if (!error.raised_from.empty()) end.facts["raised_from"] = first_line(error.raised_from);
     const std::string function = harness::raised_by(error);
     if (!function.empty()) end.facts["raised_by"] = function;
     if (error.device_code != 0) end.facts["device_code"] = error.device_code;
@@ -264,8 +265,9 @@ class Ends {
     }
     if (!memory) end.site.sequence = entered(rank);
     for (const auto& row : evidence_.facts) {
-      if (row.process == rank && row.row.name == kAbortedFact)
-        end.facts["message"] = first_line(row.row.value);
+      if (row.process != rank) continue;
+      if (row.row.name == kAbortedFact) end.facts["message"] = first_line(row.row.value);
+      if (row.row.name == kFatalLineFact) end.facts["line"] = row.row.value;
     }
     set_place(rank, end);
     ends_.push_back(std::move(end));
@@ -278,6 +280,17 @@ class Ends {
                   : exited.exit_code == 0  ? "exit_early"
                                            : "exit";
     if (exited.exit_code != 0) end.facts["exit_code"] = exited.exit_code;
+    std::vector<std::string> others;  // that printed what may be its error
+    for (const auto& row : evidence_.facts) {
+      if (row.process == rank && row.row.name == kLastLineFact)
+        end.facts["last_line"] = first_line(row.row.value);
+      if (row.process == kController && row.row.name == kSomebodysErrorFact)
+        others.push_back("\"" + first_line(row.row.value) + "\"");
+    }
+    if (!others.empty() && end.variant == "exit") {
+      end.variant = "exit_somebody";
+      end.facts["errors"] = nsa::join(others);
+    }
     set_place(rank, end);
     ends_.push_back(std::move(end));
   }
@@ -345,6 +358,10 @@ class Ends {
     end.variant = exited->signal != 0 ? "command_signal" : "command";
     put_signal(exited->signal, end);
     if (exited->signal == 0) end.facts["exit_code"] = exited->exit_code;
+    for (const auto& row : evidence_.facts) {
+      if (exited->signal == 0 && row.process == kLauncher && row.row.name == kLastLineFact)
+        end.facts["last_line"] = first_line(row.row.value);
+    }
     ends_.push_back(std::move(end));
   }
 

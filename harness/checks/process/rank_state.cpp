@@ -1,6 +1,7 @@
 #include "harness/checks/process/rank_state.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -92,6 +93,28 @@ bool wait_is_unread(const RankState& rank) {
   return main.call.empty() && main.wchan != "hrtimer_nanosleep";
 }
 
+// Idle as long as the rank lives.
+bool is_helper(const ChildProcess& child) {
+  constexpr std::array kFiles = {"(multiprocessing/resource_tracker.py:",
+                                 "(multiprocessing/forkserver.py:",
+                                 "(multiprocessing/managers.py:",
+                                 "(torch/_inductor/compile_worker/",
+                                 "(multiprocessing/pool.py:",
+                                 "_process_worker (concurrent/futures/process.py:"};
+  return std::any_of(child.frames.begin(), child.frames.end(), [&](const std::string& frame) {
+    return std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) {
+      return frame.find(file) != std::string::npos;
+    });
+  }) && users_line(child.frames).empty();
+}
+
+// In a call that a server or a logger does not wait in for work.
+bool waits_for_data(const ThreadStack& thread) {
+  constexpr std::array kCalls = {
+      "read", "readv", "write", "writev", "openat", "flock", "fcntl", "connect", "fsync"};
+  return std::find(kCalls.begin(), kCalls.end(), thread.call) != kCalls.end();
+}
+
 // Who stands at which place, in the order in which the places were first seen.
 using Places = std::vector<std::pair<std::string, std::vector<int>>>;
 
@@ -117,7 +140,9 @@ Looked RankState::looked() const {
   looked.with_peers = (pending && !pending->of_flight_recorder) || phase == "rendezvous";
   if (looks[2] != nullptr && looks[3] != nullptr) {
     looked.wake_ups = wake_ups_between(looks[2]->row, looks[3]->row);
+    looked.polled_ms = looks[3]->t_ms - looks[2]->t_ms;
   }
+  looked.polls_ms = polls_ms;
   looked.held = held;
   if (!looked_twice()) return looked;
   looked.before = &looks[0]->row;
@@ -136,6 +161,9 @@ RankState state_of_rank(const Evidence& evidence, int rank, const Window& window
     if (!within(window, row.t_ms)) continue;
     const From<Observation>*& kept = state.looks.at(static_cast<std::size_t>(look));
     if (kept == nullptr || kept->t_ms <= row.t_ms) kept = &row;
+  }
+  for (const auto& row : evidence.suspects) {
+    if (within(window, row.t_ms)) state.polls_ms = row.row.polls_ms;
   }
   const auto* last = state.looks[1];
   const std::int64_t until_ms = last != nullptr ? last->t_ms : window.to_ms;
@@ -178,7 +206,7 @@ std::string lines_of(const std::vector<RankState>& ranks) {
   return any ? told_places(lines) : "";
 }
 
-std::string standing(const Evidence& looked) {
+std::string standing(const Evidence& looked, bool with_children) {
   Places places;
   std::string children;
   for (const auto& row : looked.observations) {
@@ -193,7 +221,8 @@ std::string standing(const Evidence& looked) {
               : !frames.empty() ? frames.front()
                                 : told(row.row),
               places);
-    if (const std::string child = waiting_children(rank); !child.empty())
+    const std::string child = with_children ? waiting_children(rank) : "";
+    if (!child.empty())
       children += " Of " + ranks_text({rank.rank}) + ", " + child + ".";
   }
   const std::string text = told_places(places);
@@ -206,17 +235,22 @@ std::string waiting_children(const RankState& rank) {
   if (look == nullptr) return "";
   std::vector<std::string> parts;
   for (const ChildProcess& child : look->row.children) {
+    if (is_helper(child)) continue;
     const std::string own = users_line(child.frames);
+    const std::string& place = own.empty() && !child.frames.empty() ? child.frames.front() : own;
     const std::string id = " " + std::to_string(child.pid);
     const auto main = std::find_if(
         look->row.threads.begin(), look->row.threads.end(), [&](const ThreadStack& thread) {
           return thread.thread.ends_with(id);
         });
-    if (own.empty() || main == look->row.threads.end()) continue;
-    if (main->state != "S" || main->timed || parts.size() == kMost) continue;
+    if (main == look->row.threads.end() || main->state != "S" || main->timed) continue;
+    if (main->call == "wait4" || main->call == "waitid") continue;  // what it waits for is told
+    if (parts.size() == kMost || (place.empty() && !waits_for_data(*main))) continue;
+    const bool full = main->call == "write" || main->call == "writev";
     parts.push_back((parts.empty() ? "its child " : "child ") + child.name + id + " waits" +
                     (main->call.empty() ? "" : " in " + main->call + " without a time limit") +
-                    ", in " + own);
+                    (full ? ", since nobody reads what it writes" : "") +
+                    (place.empty() ? "" : ", in " + place));
   }
   return nsa::join(parts, ", and ");
 }

@@ -32,6 +32,7 @@ struct RankState {
   // As the rank tells; where the rank tells of none at all, as PyTorch's flight recorder does.
   std::optional<PendingCollective> pending;
   std::optional<PendingCollective> of_recorder;  // whatever the rank tells
+  std::int64_t polls_ms = 0;  // Looked::polls_ms
   bool held = false;          // by its peers, as PyTorch's flight recorder has it
   std::string unread_flight;  // why the newest dump of that recorder could not be read
 
@@ -64,10 +65,11 @@ struct Window {  // of time, both ends included
 [[nodiscard]] std::string lines_of(const std::vector<RankState>& ranks);
 
 // The same of a look alone, before anything is judged: of a process without a stack what it waits in. "": nothing was looked at.
-[[nodiscard]] std::string standing(const Evidence& looked);
+// `with_children`: also what a child of it waits in.
+[[nodiscard]] std::string standing(const Evidence& looked, bool with_children = true);
 
-// "its child pt_data_worker 4711 waits in futex without a time limit, in log (train.py:31): with lock": of children in the user's
-// own code that wait without a limit; "" if there is none.
+// "its child pt_data_worker 4711 waits in futex without a time limit, in log (train.py:31): with lock": of children that wait without a
+// limit, and are neither helpers of Python nor servers; "" if there is none.
 [[nodiscard]] std::string waiting_children(const RankState& rank);
 
 // "ranks 0-1" of those whose wait could not be read from outside; "" where there is none.

@@ -158,6 +158,12 @@ Threads threads_in_faults(const std::string& dump) {
 std::vector<std::string> told_frames(Threads threads) {
   if (threads.empty()) return {};
   for (auto& thread : threads) {
+    // What a fork's child has from its parent tells nothing of it: where it was started.
+    const auto begin = std::find_if(thread.begin(), thread.end(), [](const std::string& frame) {
+      return frame.starts_with("_bootstrap (") &&
+             frame.find("/multiprocessing/process.py:") != std::string::npos;
+    });
+    if (begin != thread.end()) thread.erase(begin + 1, thread.end());
     for (std::string& frame : thread) frame = told_frame(frame);
   }
   const std::vector<std::string> main = std::move(threads.back());

@@ -19,10 +19,10 @@ void StandingLine::on_event(const Event& event) {
     still_ms_ = event.body.get<Suspect>().still_ms;
   } else if (event.kind == Fact::kKind) {
     const auto fact = event.body.get<Fact>();
-    if (fact.name != "moved_again_ms" || told_.empty()) return;
+    if (fact.name != "moved_again_ms" || !stands_) return;
+    stands_ = false;
     moved_ = "it moves again, after " +
              seconds(still_ms_ + nsa::parse_int(fact.value).value_or(0));
-    told_.clear();
   } else if (event.kind == Observation::kKind) {
     auto look = event.body.get<Observation>();
     if (look.look > 1 || (look.look != kAskedLook && !unasked_)) return;
@@ -39,11 +39,13 @@ void StandingLine::on_tick() {
   if (!fresh_) return;
   fresh_ = false;
   const std::string now = checks::standing(looked_);
-  if (now.empty() || (now == told_ && !asked_)) return;
+  const std::string places = checks::standing(looked_, false);
+  if (now.empty() || (places == told_ && !asked_)) return;
   if (asked_) {
     tell_(now);
   } else {
-    told_ = now;
+    told_ = places;
+    stands_ = true;
     tell_("nothing has moved for " + seconds(still_ms_) + ". " + now +
           " It goes on; this is no verdict yet.");
   }

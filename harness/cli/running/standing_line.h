@@ -30,7 +30,8 @@ class StandingLine {
   std::int64_t still_ms_ = 0;
   bool asked_ = false;
   bool fresh_ = false;
-  std::string told_;   // last, of where they stand
+  bool stands_ = false;  // told, and no movement since
+  std::string told_;     // last, of where they stand
   std::string moved_;  // to be told
 };
 

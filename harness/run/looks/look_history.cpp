@@ -57,7 +57,11 @@ Looked LookHistory::newest() const {
   const std::optional<Taken>& after =
       newest_is_silent_ ? (looks_[3] ? looks_[3] : looks_[2]) : looks_[1];
   const std::optional<Taken>& before = newest_is_silent_ ? silent_before_ : looks_[0];
-  if (looks_[2] && looks_[3]) looked.wake_ups = wake_ups_between(looks_[2]->seen, looks_[3]->seen);
+  looked.polls_ms = polls_ms_;
+  if (looks_[2] && looks_[3]) {
+    looked.wake_ups = wake_ups_between(looks_[2]->seen, looks_[3]->seen);
+    looked.polled_ms = looks_[3]->t_ms - looks_[2]->t_ms;
+  }
   if (!before || !after) return looked;
   looked.before = &before->seen;
   looked.after = &after->seen;

@@ -26,6 +26,7 @@ class LookHistory {
   void heard(const Event& event);  // a checked event of the process
 
   void held(bool is) { held_ = is; }  // by its peers, as something else than itself tells
+  void bears_polls_for(std::int64_t ms) { polls_ms_ = ms; }  // Looked::polls_ms
   void clear();
   void take(Observation seen, std::int64_t t_ms);
 
@@ -40,6 +41,7 @@ class LookHistory {
 
   std::string phase_;
   bool held_ = false;
+  std::int64_t polls_ms_ = 0;
   std::set<std::pair<std::string, std::int64_t>> open_;  // collectives entered and not left
   std::array<std::optional<Taken>, 4> looks_;
   std::optional<Taken> silent_before_;  // the look before the newest one without stacks

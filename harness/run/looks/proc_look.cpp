@@ -82,6 +82,28 @@ ThreadStack look_at_thread(pid_t pid, pid_t tid) {
   return stack;
 }
 
+// Of a pipe "pipe:[4711]"; "" of anything else, and where it cannot be read.
+std::string pipe_of(pid_t pid, const std::string& fd) {
+  std::error_code error;
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + fd;
+  std::string target = std::filesystem::read_symlink(path, error).string();
+  return !error && target.starts_with("pipe:") ? target : "";
+}
+
+// The child waits until somebody reads, and `reader` has the pipe open.
+bool writes_to(pid_t child, pid_t reader) {
+  const auto call = parse_waiting_call(proc_file(child, "syscall"));
+  if (!call || (call->name != "write" && call->name != "writev")) return false;
+  const std::string pipe = pipe_of(child, std::to_string(call->first));
+  if (pipe.empty()) return false;
+  std::error_code error;
+  std::filesystem::directory_iterator at("/proc/" + std::to_string(reader) + "/fd", error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    if (pipe_of(reader, at->path().filename().string()) == pipe) return true;
+  }
+  return false;
+}
+
 // A worker is the leader of its process group: a child whose parent has ended is known by it.
 void look_at_children(pid_t pid, const Processes& all, Observation& observation) {
   const auto self = all.find(pid);
@@ -91,6 +113,7 @@ void look_at_children(pid_t pid, const Processes& all, Observation& observation)
     observation.children_cpu_ms += state.cpu_ms + state.ended_children_cpu_ms;
     if (observation.children.size() < kMaxChildren) {
       observation.children.push_back({state.name, child, {state.state}, state.cpu_ms});
+      observation.children.back().writes_to_rank = writes_to(child, pid);
       // Whoever waits for a child that sleeps waits as long as it does.
       if (observation.threads.size() < kMaxThreads) {
         observation.threads.push_back(look_at_thread(child, child));

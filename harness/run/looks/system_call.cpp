@@ -127,6 +127,7 @@ std::optional<WaitingCall> parse_waiting_call(std::string_view line) {
     return WaitingCall{"system call " + std::to_string(number), false};
   }
   WaitingCall call{known->name, has_limit(*known, arguments)};
+  call.first = arguments.front();
   if (!call.timed) return call;
   if (known->limit == Limit::milliseconds) {
     call.limit_ms = static_cast<std::int32_t>(arguments.at(known->argument) & 0xffffffffU);

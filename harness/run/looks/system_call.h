@@ -19,6 +19,7 @@ struct WaitingCall {
   std::int64_t limit_ms = 0;
   std::uint64_t limit_at = 0;
   Clock limit_clock = Clock::relative;  // of what the address holds
+  std::uint64_t first = 0;              // argument: of reads and writes the descriptor
 };
 
 // Reads one line such as "230 0x0 0x0 0x7ffc3d157b70 0x0 0x0 0x0 0x7ffc3d157b58 0x7f1b76f2f503", "running" or "-1 0x7f 0x7f".

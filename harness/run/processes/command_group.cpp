@@ -129,6 +129,8 @@ void CommandGroup::scan() {
   scanned_ms_ = now_ms();
   tree_.scan(scanned_ms_);
   find_ranks();
+  find_worker();
+  find_outputs();
   for (auto& [number, rank] : ranks_) {
     if (rank.ended_ms) continue;
     rank.peak_bytes = std::max(rank.peak_bytes, peak_resident_bytes_of(rank.pid));
@@ -150,23 +152,71 @@ void CommandGroup::find_ranks() {
   }
   for (const FoundRank& found : all) {
     if (found.restarts < restarts_) continue;  // left of the life before
-    if (found.world > world_) {
-      world_ = found.world;
-      record(kController, now_ms(), Fact{kWorldSizeFact, std::to_string(world_)});
-    }
+    note_world(found.world);
     const auto known = ranks_.find(found.rank);
     // What an ended rank left behind has its number too: the first that had it is the rank.
     if (known != ranks_.end() && (ranks_say_so_ || known->second.pid == found.pid)) {
       ranks_say_so_ = true;
       continue;
     }
-    if (!ranks_say_so_ && found.rank != 0) {  // the command is no rank
-      watch_.ended(0, true, "");
-      ranks_.erase(0);
-    }
-    ranks_say_so_ = true;
-    meet(found.rank, found.pid);
+    meet_rank(found.rank, found.pid);
   }
+}
+
+// A shell, or another process that only waits for one that it has started, is no rank. What it starts one after the other are lives.
+void CommandGroup::find_worker() {
+  if (ranks_say_so_ || command_ended_ms_) return;
+  const pid_t worker = tree_.worker(command_);
+  const bool twice = std::exchange(worker_, worker) == worker;
+  const auto rank = ranks_.find(0);
+  if (!twice || worker == command_ || (rank != ranks_.end() && rank->second.pid == worker)) return;
+  if (rank != ranks_.end() && rank->second.said_hello) return;
+  if (rank != ranks_.end() && rank->second.pid != command_) begin_life(restarts_);
+  meet(0, worker);
+}
+
+// What a process prints may go to a file of the user's own: nohup, a redirect of a shell, a launcher with a folder of logs.
+void CommandGroup::find_outputs() {
+  constexpr std::size_t kMost = 256;  // processes, and files
+  const std::vector<pid_t>& all = tree_.processes();
+  std::vector<pid_t> pids;
+  for (const auto& [number, rank] : ranks_) pids.push_back(rank.pid);
+  for (std::size_t i = 0; i < all.size() && i < kMost; ++i) {
+    for (const char* stream : {"/fd/1", "/fd/2"}) {
+      std::error_code error;
+      const std::string link = "/proc/" + std::to_string(all[i]) + stream;
+      const std::string path = std::filesystem::read_symlink(link, error).string();
+      const bool own = path == output_.out_path() || path == output_.err_path();
+      if (error || own || !std::filesystem::is_regular_file(path, error)) continue;
+      auto at = outputs_.find(path);
+      if (at == outputs_.end() && outputs_.size() < kMost) {
+        const auto bytes = std::filesystem::file_size(path, error);
+        at = outputs_.emplace(path, Output{{}, error ? 0 : static_cast<std::streamoff>(bytes)}).first;
+      }
+      if (at == outputs_.end()) continue;
+      const pid_t owner = tree_.owner(all[i], pids);
+      for (const auto& [number, rank] : ranks_) {
+        if (rank.pid == owner) at->second.ranks.insert(number);
+      }
+    }
+  }
+}
+
+// Of the first process that says that it is a rank on, the command is none by itself.
+void CommandGroup::meet_rank(int number, pid_t pid) {
+  const auto first = ranks_.find(0);
+  if (!ranks_say_so_ && number != 0 && first != ranks_.end() && !first->second.says_so) {
+    watch_.ended(0, true, "");
+    ranks_.erase(first);
+  }
+  ranks_say_so_ = true;
+  meet(number, pid);
+}
+
+void CommandGroup::note_world(int world) {
+  if (world <= world_) return;
+  world_ = world;
+  record(kController, now_ms(), Fact{kWorldSizeFact, std::to_string(world_)});
 }
 
 // The processes of the life before are gone, or about to go: what counts from here on is what their successors do.
@@ -186,11 +236,14 @@ void CommandGroup::begin_life(int restarts) {
   digests_ = StepDigests(options_.folder);
   stalls_ = Stalls();
   printed_ = Printed();
-  for (const std::string& path : {output_.out_path(), output_.err_path()}) {
+  std::vector<std::string> paths = {output_.out_path(), output_.err_path()};
+  for (const auto& [path, output] : outputs_) paths.push_back(path);
+  for (const std::string& path : paths) {
     std::error_code error;
     const auto bytes = std::filesystem::file_size(path, error);
     if (!error) read_up_to_[path] = static_cast<std::streamoff>(bytes);
   }
+  for (auto& [path, output] : outputs_) output.ranks.clear();
   ranks_.clear();
   world_ = 0;
   restarts_ = restarts;
@@ -228,30 +281,50 @@ void CommandGroup::on_line(pid_t pid, LineReader::Piece piece, std::string_view 
   Rank& rank = ranks_.at(number);
   if (event->kind == Hello::kKind) rank.said_hello = true;
   if (event->kind == WorkerError::kKind) rank.told_error = true;
+  if (event->kind != Fact::kKind) return;
+  const auto fact = event->body.get<Fact>();
+  constexpr std::int64_t kMostRanks = 1'000'000;
+  if (fact.name == kWorldSizeFact)
+    note_world(static_cast<int>(std::min(nsa::parse_int(fact.value).value_or(0), kMostRanks)));
 }
 
-// The rank that /proc tells; where none does, the one that the process itself says: it was set after its start.
+// A process that is known as a rank is that rank. Another one is the rank that it says, if that is new; else it belongs to the rank that
+// it descends from.
 int CommandGroup::number_of(pid_t pid, std::string_view line) {
   if (!tree_.knows(pid) && sought_.insert(pid).second) {
     tree_.scan(now_ms());
     find_ranks();
   }
+  constexpr int kMostRanks = 1'000'000;
+  const auto row = nlohmann::json::parse(line, nullptr, false);
+  const bool tells =
+      row.is_object() && row.contains("process") && row["process"].is_number_integer();
+  const int said = tells ? std::clamp(row["process"].get<int>(), 0, kMostRanks) : 0;
   std::vector<pid_t> pids;
-  for (const auto& [number, rank] : ranks_) {
-    if (ranks_say_so_ || rank.pid == pid) pids.push_back(rank.pid);
+  for (auto& [number, rank] : ranks_) {
+    if (rank.pid != pid) {
+      pids.push_back(rank.pid);
+      continue;
+    }
+    if (ranks_say_so_ || rank.says_so || !tells || said == number) {
+      rank.says_so = rank.says_so || tells;
+      return number;
+    }
+    meet_rank(said, pid);  // it was taken for rank 0
+    ranks_.at(said).says_so = true;
+    return said;
+  }
+  const auto known = ranks_.find(said);
+  if (known == ranks_.end() || (!ranks_say_so_ && !known->second.says_so)) {
+    meet_rank(said, pid);
+    ranks_.at(said).says_so = true;
+    return said;
   }
   const pid_t owner = tree_.owner(pid, pids);
   for (const auto& [number, rank] : ranks_) {
     if (owner != 0 && rank.pid == owner) return number;
   }
-  constexpr int kMostRanks = 1'000'000;
-  const auto said = nlohmann::json::parse(line, nullptr, false);
-  const bool tells =
-      said.is_object() && said.contains("process") && said["process"].is_number_integer();
-  const int number = tells ? std::clamp(said["process"].get<int>(), 0, kMostRanks) : 0;
-  if (!ranks_say_so_ || !ranks_.contains(number)) meet(number, pid);
-  ranks_say_so_ = true;
-  return number;
+  return said;
 }
 
 // Counters tell more than processor time: a rank that spins does not move.
@@ -278,7 +351,8 @@ void CommandGroup::end(int number, Rank& rank, std::optional<ExitStatus> status)
   rank.pidfd.reset();
   const bool restarts = number != kLauncher && !is_good(status) && restarts_ < most_restarts_;
   if (restarts && restarting_since_ms_ == 0) restarting_since_ms_ = now_ms();
-  const bool well = is_good(status) || restarts || (!status && number != kLauncher);
+  const bool goes_on = !ranks_say_so_ && rank.pid != command_;  // the shell may start another one
+  const bool well = is_good(status) || restarts || goes_on || (!status && number != kLauncher);
   watch_.ended(number, well, told_end(status));
 }
 
@@ -428,17 +502,31 @@ void CommandGroup::record_ends_of_life() {
     stream.seekg(read_up_to_[path]);
     read_printed(stream, printed_);
   }
+  std::map<int, std::string> last_lines;
+  for (const auto& [path, output] : outputs_) {
+    std::ifstream stream(path);
+    stream.seekg(std::max(output.from, read_up_to_[path]));
+    const bool one = output.ranks.size() == 1;
+    const std::string before = std::exchange(printed_.last_line, "");
+    read_printed(stream, printed_, one ? std::optional(*output.ranks.begin()) : std::nullopt);
+    if (one && !printed_.last_line.empty()) last_lines[*output.ranks.begin()] = printed_.last_line;
+    printed_.last_line = before;
+  }
   for (auto& [number, rank] : ranks_) {
-    if (rank.pid == command_ && command_end_) rank.end = command_end_;
+    const bool passed_on = !ranks_say_so_ && !rank.end && number == 0;
+    if ((rank.pid == command_ || passed_on) && command_end_) rank.end = command_end_;
     if (!rank.ended_ms) rank.ended_ms = now_ms();
     const auto told = printed_.exit_codes.find(rank.pid);
     if (!rank.end && told != printed_.exit_codes.end()) rank.end = as_torchrun_tells(told->second);
+    const auto spawned = printed_.spawned.find(number);
+    if (!rank.end && number >= 0 && spawned != printed_.spawned.end())
+      rank.end = as_torchrun_tells(spawned->second);
   }
   for (const auto& [number, rank] : ranks_) {
     intake_.finish(number);
     record_end(number, rank);
   }
-  record_errors();
+  record_errors(last_lines);
   record_aborts();
   const bool all_well = std::all_of(
       ranks_.begin(), ranks_.end(), [](const auto& entry) { return is_good(entry.second.end); });
@@ -495,34 +583,81 @@ MemoryKill CommandGroup::memory_kill_of_ranks() const {
       options_.memory.kills() - memory_kills_before_, held, options_.memory.usable_bytes());
 }
 
-// As for tracebacks.
+// As for tracebacks, of ranks that a signal ended.
 void CommandGroup::record_aborts() {
-  std::vector<int> aborted;
-  for (const auto& [number, rank] : ranks_) {
-    if (number != kLauncher && rank.end && rank.end->signal == SIGABRT) aborted.push_back(number);
-  }
-  for (const auto& [of, said] : printed_.aborts) {
-    const bool known = of && ranks_.contains(*of);
-    if (!known && aborted.size() != 1) continue;
-    const int number = known ? *of : aborted.front();
-    record(number, *ranks_.at(number).ended_ms, Fact{kAbortedFact, said});
-  }
+  const auto record_all = [&](const auto& rows, const char* name, bool aborted) {
+    std::vector<int> ended;
+    for (const auto& [number, rank] : ranks_) {
+      const int signal = rank.end ? rank.end->signal : 0;
+      const bool counts = aborted ? signal == SIGABRT : signal != 0 && signal != SIGTERM;
+      if (number != kLauncher && counts) ended.push_back(number);
+    }
+    for (const auto& [of, said] : rows) {
+      const bool known = of && ranks_.contains(*of);
+      if (!known && ended.size() != 1) continue;
+      const int number = known ? *of : ended.front();
+      record(number, *ranks_.at(number).ended_ms, Fact{name, said});
+    }
+  };
+  record_all(printed_.aborts, kAbortedFact, true);
+  record_all(printed_.fatal_lines, kFatalLineFact, false);
 }
 
-// A traceback that names no rank is of the only one that failed by itself; else nobody is blamed for it.
-void CommandGroup::record_errors() {
+// A traceback that names no rank is of the only one that failed by itself, or of all of them if all say the same; else nobody is
+// blamed for it. Where there is none, the last line may say why: sys.exit("no such dataset").
+void CommandGroup::record_errors(const std::map<int, std::string>& last_lines) {
   std::vector<int> failed;
   for (const auto& [number, rank] : ranks_) {
     const bool by_itself = rank.end && rank.end->signal == 0 && rank.end->exit_code != 0;
     if (number != kLauncher && by_itself) failed.push_back(number);
   }
-  for (const PrintedError& printed : printed_.errors) {
+  if (!printed_.launcher_said.empty())
+    record(kLauncher, now_ms(), Fact{kLastLineFact, printed_.launcher_said});
+  const bool alone = ranks(true).size() == 1;
+  for (const PrintedError& printed : printed_.of_threads) {
     const bool known = printed.rank && ranks_.contains(*printed.rank);
-    if (!known && failed.size() != 1) continue;
-    const int number = known ? *printed.rank : failed.front();
-    const bool went_on = is_good(ranks_.at(number).end);
-    if (!went_on && !ranks_.at(number).told_error)
-      record(number, *ranks_.at(number).ended_ms, printed.error);
+    record(known   ? *printed.rank
+           : alone ? *ranks(true).begin()
+                   : kController,
+           now_ms(),
+           Fact{kThreadDiedFact, told_error(printed.error)});
+  }
+  if (printed_.errors.empty()) printed_.errors = printed_.of_threads;  // nothing else says why
+  std::set<int> told;
+  std::vector<const PrintedError*> of_nobody;
+  for (const PrintedError& printed : printed_.errors) {
+    if (!printed.rank || !ranks_.contains(*printed.rank)) {
+      of_nobody.push_back(&printed);
+      continue;
+    }
+    const Rank& rank = ranks_.at(*printed.rank);
+    if (is_good(rank.end)) continue;
+    told.insert(*printed.rank);
+    if (!rank.told_error) record(*printed.rank, *rank.ended_ms, printed.error);
+  }
+  std::erase_if(failed, [&](int number) {
+    return told.contains(number) || ranks_.at(number).told_error;
+  });
+  const bool alike = std::all_of(of_nobody.begin(), of_nobody.end(), [&](const auto* one) {
+    return nlohmann::json(one->error) == nlohmann::json(of_nobody.front()->error);
+  });
+  for (const int number : failed) {
+    const Rank& rank = ranks_.at(number);
+    if (!of_nobody.empty() && (alike || failed.size() == 1)) {
+      record(number, *rank.ended_ms, of_nobody.back()->error);
+    } else if (of_nobody.empty()) {
+      const auto own = last_lines.find(number);
+      const std::string line = own != last_lines.end()   ? own->second
+                               : failed.size() == 1 ? printed_.last_line
+                                                    : "";
+      if (!line.empty()) record(number, *rank.ended_ms, Fact{kLastLineFact, line});
+    }
+  }
+  if (alike || failed.size() < 2) return;
+  for (const PrintedError* one : of_nobody) {
+    record(kController,
+           now_ms(),
+           Fact{kSomebodysErrorFact, one->error.type + ": " + one->error.what});
   }
 }
 

@@ -44,6 +44,7 @@ class CommandGroup {
     std::optional<ExitStatus> end;  // none although it ended: its parent was quicker
     std::int64_t peak_bytes = 0;    // the largest resident set that was seen, of itself
     bool said_hello = false;        // it has the two lines
+    bool says_so = false;           // its number, itself
     bool told_error = false;        // of itself
     std::int64_t ended_in = 0;      // of rounds_
   };
@@ -60,6 +61,8 @@ class CommandGroup {
   void hear();
   void scan();
   void find_ranks();
+  void find_outputs();
+  void find_worker();
   void begin_life(int restarts);
   void notice_ends();
   void watch_launcher();
@@ -73,6 +76,8 @@ class CommandGroup {
   void on_line(pid_t pid, LineReader::Piece piece, std::string_view text);
   void put_stacks(int number, Observation& seen) const;
   [[nodiscard]] int number_of(pid_t pid, std::string_view line);
+  void meet_rank(int number, pid_t pid);
+  void note_world(int world);
   [[nodiscard]] bool all_tell_themselves() const;
   [[nodiscard]] std::set<int> ranks(bool with_ended) const;  // not the launcher
   [[nodiscard]] std::set<pid_t> held_pids() const;
@@ -85,7 +90,7 @@ class CommandGroup {
   [[nodiscard]] std::string how_life_ended() const;
   void record_end(int number, const Rank& rank);
   [[nodiscard]] MemoryKill memory_kill_of_ranks() const;
-  void record_errors();
+  void record_errors(const std::map<int, std::string>& last_lines);
   void record_aborts();
   void record_flights();
 
@@ -113,8 +118,15 @@ class CommandGroup {
   int lives_ended_ = 0;
   std::int64_t restarting_since_ms_ = 0;  // 0: it is not about to start them again
   Printed printed_;                       // in this life
+  // Files that processes of the command print to instead, by path: the ranks that do, and how large the file was when it was found.
+  struct Output {
+    std::set<int> ranks;
+    std::streamoff from = 0;
+  };
+  std::map<std::string, Output> outputs_;
   std::map<std::string, std::streamoff> read_up_to_;  // of what was printed, in the lives before
   int told_ = 0;            // of RunnerOptions::asked
+  pid_t worker_ = 0;        // that the last scan found below a command without ranks
   std::set<pid_t> sought_;  // processes that called before any scan had found them
   std::int64_t rounds_ = 0;  // of looks at who has ended
   std::string said_by_keeper_;

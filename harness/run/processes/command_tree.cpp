@@ -5,6 +5,7 @@
 #include <string>
 #include <sys/ioctl.h>
 
+#include "harness/run/looks/system_call.h"
 #include "harness/run/processes/process_end.h"
 #include "nsa/base/text.h"
 
@@ -109,9 +110,36 @@ std::vector<FoundRank> CommandTree::ranks() const {
   return found;
 }
 
+pid_t CommandTree::worker(pid_t command) const {
+  constexpr int kDeepest = 16;
+  pid_t at = command;
+  for (int i = 0; i < kDeepest; ++i) {
+    const auto call = parse_waiting_call(proc_file(at, "syscall"));
+    const bool waits = call && (call->name == "wait4" || call->name == "waitid");
+    if (!waits && proc_file(at, "wchan") != "do_wait") return at;
+    std::map<int, std::vector<pid_t>> children;  // by how much speaks for them
+    for (const pid_t pid : mine_) {
+      const ProcessState& state = all_.at(pid);
+      if (state.parent != at || state.state == 'Z') continue;
+      const bool torch = proc_file(pid, "maps").find("/libtorch") != std::string::npos;
+      const bool python = state.name.starts_with("python") || state.name.starts_with("pt_");
+      children[torch ? 2 : python ? 1 : 0].push_back(pid);
+    }
+    if (children.empty()) return at;
+    const auto& [speaks, likely] = *children.rbegin();
+    const bool trains = proc_file(at, "maps").find("/libtorch") != std::string::npos;
+    if (likely.size() != 1 || (trains && speaks < 2)) return at;
+    at = likely.front();
+  }
+  return at;
+}
+
 pid_t CommandTree::owner(pid_t pid, const std::vector<pid_t>& candidates) const {
-  for (const pid_t candidate : candidates) {
-    if (pid == candidate || descends(all_, pid, candidate)) return candidate;
+  constexpr int kDeepest = 64;
+  for (int i = 0; i < kDeepest && pid > 1; ++i) {
+    if (std::find(candidates.begin(), candidates.end(), pid) != candidates.end()) return pid;
+    const auto at = all_.find(pid);
+    pid = at == all_.end() ? 0 : at->second.parent;
   }
   return 0;
 }
@@ -120,7 +148,10 @@ std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd) {
   if (const auto status = status_of_pidfd(pidfd)) return exit_status_of(*status);
   const std::string stat = proc_file(pid, "stat");
   const auto state = parse_stat(stat);
-  if (!state || state->state != 'Z') return std::nullopt;
+  if (!state || state->state != 'Z') {  // its parent has waited for it meanwhile
+    const auto status = status_of_pidfd(pidfd);
+    return status ? std::optional(exit_status_of(*status)) : std::nullopt;
+  }
   const std::size_t last =
       stat.find_last_of(' ');  // its last field is the status, as wait() has it
   const auto status = nsa::parse_int(stat.substr(last + 1, stat.find('\n', last) - last - 1));

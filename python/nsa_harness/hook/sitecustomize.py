@@ -1,21 +1,23 @@
 # Python imports a module of this name when it starts. `nsa-harness run --watch` puts this folder in front of PYTHONPATH, so it is this
-# one. It waits until PyTorch's optimisers are imported and goes on in nsa_harness/first_forward.py; then it imports the sitecustomize
-# that Python would have found without it. Whatever is wrong here, the program starts as it would: an older Python may read this file.
+# one. It waits until PyTorch's optimisers are imported and goes on in nsa_harness/first_forward.py, and until torch.distributed is, to say
+# which rank the process is to be; then it imports the sitecustomize that Python would have found without it. Whatever is wrong here, the program starts as it would: an older Python may read this file.
 import sys
 
-WANTED = "torch.optim.optimizer"
+OPTIMIZERS = "torch.optim.optimizer"
+GROUPS = "torch.distributed.distributed_c10d"
 
 
 class AfterImport(object):
-    """Calls `after` with the module WANTED once it was imported. Of a fork's child it does nothing."""
+    """Calls `after` with the module `wanted` once it was imported. Of a fork's child it does nothing."""
 
-    def __init__(self, after):
+    def __init__(self, wanted, after):
+        self.wanted = wanted
         self.after = after
         self.pid = os.getpid()
         self.is_asked = True
 
     def find_spec(self, name, path=None, target=None):
-        if name != WANTED or not self.is_asked or os.getpid() != self.pid:
+        if name != self.wanted or not self.is_asked or os.getpid() != self.pid:
             return None
         self.is_asked = False
         try:
@@ -64,14 +66,36 @@ def package():
     return nsa_harness.first_forward
 
 
-def arm_stacks():
-    """The controller may ask for the stacks of every process of the command, also of loader workers and of what trains nothing."""
+def alone(name):
+    """A module of the package that needs none of the others."""
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location("nsa_harness_stacks", os.path.join(os.path.dirname(OWN), "stacks.py"))
+    spec = importlib.util.spec_from_file_location("nsa_harness_" + name, os.path.join(os.path.dirname(OWN), name + ".py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.arm(os.environ["NSA_HARNESS_SOCKET"])
+    return module
+
+
+def arm_stacks():
+    """The controller may ask for the stacks of every process of the command, also of loader workers and of what trains nothing."""
+    alone("stacks").arm(os.environ["NSA_HARNESS_SOCKET"])
+
+
+def announce_ranks(module):
+    """A process whose environment has no RANK, such as a child of torch.multiprocessing.spawn, says its rank before it waits for its peers."""
+    import functools
+
+    join = module.init_process_group
+
+    @functools.wraps(join)
+    def init_process_group(*args, **kwargs):
+        try:
+            alone("rank_of_process").announce(args, kwargs)
+        except Exception:
+            pass
+        return join(*args, **kwargs)
+
+    module.init_process_group = init_process_group
 
 
 def watch_optimizers(module):
@@ -98,8 +122,9 @@ try:
 
     OWN = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if folder != OWN]
-    if os.environ.get("NSA_HARNESS_SOCKET") and sys.version_info >= (3, 10) and WANTED not in sys.modules:
-        sys.meta_path.insert(0, AfterImport(watch_optimizers))
+    if os.environ.get("NSA_HARNESS_SOCKET") and sys.version_info >= (3, 10) and OPTIMIZERS not in sys.modules:
+        sys.meta_path.insert(0, AfterImport(OPTIMIZERS, watch_optimizers))
+        sys.meta_path.insert(0, AfterImport(GROUPS, announce_ranks))
         arm_stacks()
 except Exception:
     pass
