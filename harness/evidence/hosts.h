@@ -24,7 +24,7 @@ inline constexpr const char* kLastLineFact = "last_line";
 inline constexpr const char* kFatalLineFact = "fatal_line";
 // Of a rank, or of the controller if nothing tells whose it was: the exception that ended a thread, with the user's line.
 inline constexpr const char* kThreadDiedFact = "thread_died";
-// Of the controller: an exception that was printed, and nothing tells which of the ranks that failed it is of.
+// Of the controller: an exception that was printed, and nothing tells which of the ranks that failed it is of, or none failed.
 inline constexpr const char* kSomebodysErrorFact = "somebodys_error";
 // As kLeftBehindFact (evidence.h), of processes that were still there after SIGKILL.
 inline constexpr const char* kStayedFact = "stayed_behind";

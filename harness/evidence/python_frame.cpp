@@ -25,6 +25,9 @@ std::optional<std::string_view> library_path(std::string_view path) {
   if (const std::size_t at = path.rfind("/nsa_harness/"); at != std::string_view::npos) {
     return path.substr(at + 1);  // in a checkout
   }
+  // What installs put beside Python itself: torchrun, accelerate. It has no suffix.
+  if (const auto rest = behind(path, "/bin/"); rest && rest->find_first_of("/.") == rest->npos)
+    return rest;
   if (path.starts_with("<")) return path;  // "<frozen importlib._bootstrap>", "<string>"
   return std::nullopt;
 }

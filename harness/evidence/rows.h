@@ -479,7 +479,7 @@ struct WorkerError {  // an exception that ended a worker
   std::vector<std::string> frames =
       {};                        // where it was raised, innermost first; empty where not known
   std::int64_t device_code = 0;  // the error number of the device's runtime; 0 where none
-  std::string raised_from = "";  // the exception that it was raised from or beside, with the user's line; "" where there is none
+  std::string raised_from = "";  // the exception that it was raised from, or that tells of it, with the user's line
 };
 
 struct FaultFired {  // read by the runner only, never by a check

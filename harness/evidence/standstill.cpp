@@ -72,9 +72,18 @@ bool waits_for_child(const Observation& look) {
 // A monitor that sleeps between two figures is a child that nobody waits for: then no thread waits for the end of a process, and the
 // main thread waits for nothing that a child may send.
 bool may_wait_for_child(const Observation& look) {
-  constexpr std::array kFromChild = {
-      "read", "readv", "recvfrom", "recvmsg", "poll", "ppoll", "select", "pselect6", "epoll_wait",
-      "epoll_pwait", "epoll_pwait2", ""};
+  constexpr std::array kFromChild = {"read",
+                                     "readv",
+                                     "recvfrom",
+                                     "recvmsg",
+                                     "poll",
+                                     "ppoll",
+                                     "select",
+                                     "pselect6",
+                                     "epoll_wait",
+                                     "epoll_pwait",
+                                     "epoll_pwait2",
+                                     ""};
   const ThreadStack& main = look.threads.front();
   const bool hears = std::find(kFromChild.begin(), kFromChild.end(), main.call) != kFromChild.end();
   if ((hears && !has_far_limit(main)) || waits_for_child(look)) return true;
@@ -235,10 +244,17 @@ bool is_inside_nccl(const Observation& look) {
 std::vector<const ChildProcess*> stuck_children(const Observation& before,
                                                 const Observation& after) {
   const bool by_stack = waits_for_child(after);
-  for (std::size_t i = 0; i < after.threads.size(); ++i) {
-    const ThreadStack& thread = after.threads[i];
+  bool may_read_later = false;
+  for (const ThreadStack& thread : after.threads) {
     const bool sleeps = is_plain_sleep(thread) && !has_far_limit(thread);
-    if (thread.state == "D" || (sleeps && i > 0)) return {};
+    if (is_of_child(after, thread)) {
+      if (sleeps || thread.state == "D") return {};
+      continue;
+    }
+    constexpr std::int64_t kPolls = 2;  // wake-ups between the looks
+    const ThreadStack* earlier = thread_named(before, thread.thread);
+    const bool polls = earlier != nullptr && thread.switches - earlier->switches >= kPolls;
+    may_read_later = may_read_later || (sleeps && !polls) || thread.state == "D";
   }
   std::vector<const ChildProcess*> stuck;
   for (const ChildProcess& child : after.children) {
@@ -249,7 +265,7 @@ std::vector<const ChildProcess*> stuck_children(const Observation& before,
         });
     if (main == after.threads.end()) continue;
     const bool is_waited_for = by_stack && (has_work(child) || is_plain_sleep(*main));
-    if (!is_waited_for && !child.writes_to_rank) continue;
+    if (!is_waited_for && (!child.writes_to_rank || may_read_later)) continue;
     const ThreadStack* earlier = thread_named(before, main->thread);
     if (earlier != nullptr && stays(*earlier, *main)) stuck.push_back(&child);
   }
@@ -261,8 +277,7 @@ namespace {
 Doing without_peers(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return Doing::computing;
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
-  const bool polled =
-      process.wake_ups >= kWakeUpsOfAHang && process.polled_ms >= process.polls_ms;
+  const bool polled = process.wake_ups >= kWakeUpsOfAHang && process.polled_ms >= process.polls_ms;
   if (doing == Doing::sleeping && polled) return Doing::waiting;
   // It polls for its peers, or looks again and again whether they are there.
   if (doing == Doing::sleeping && is_joining(*process.before) && is_joining(*process.after))

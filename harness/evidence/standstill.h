@@ -72,7 +72,7 @@ inline constexpr std::string_view kAnotherThread =
 // Children without which the process cannot go on, though it looks at them again and again: between the looks the child stayed in a pipe
 // that is full and that the process itself should read; or the process's main thread is inside the code of Python or torch that waits
 // for a child (a loader, a pool, join, a pipe, subprocess), and the child stayed in one wait without a limit or in a sleep of more than
-// kFarLimitMs. Empty while anything else of it sleeps for less; its own main thread may.
+// kFarLimitMs. Empty while a child sleeps for less, and of a full pipe while a thread of the process itself does.
 [[nodiscard]] std::vector<const ChildProcess*> stuck_children(const Observation& before,
                                                               const Observation& after);
 

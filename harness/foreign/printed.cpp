@@ -131,7 +131,8 @@ std::optional<int> spawned_process(std::string_view line) {
 }
 
 bool joins_two(std::string_view line) {
-  return line.starts_with("The above exception was the direct cause of the following exception:") ||
+  return line.starts_with("Original Traceback") ||
+         line.starts_with("The above exception was the direct cause of the following exception:") ||
          line.starts_with("During handling of the above exception, another exception occurred:");
 }
 
@@ -152,6 +153,9 @@ class Tracebacks {
     if (line.ends_with(kTraceback)) {
       inside_ = true;
       alone_ = false;
+      // What a loader's worker raised is in the message of the exception that the rank raises for it.
+      const bool nested = line.find("Original Traceback") != std::string_view::npos;
+      around_ = nested ? frames_ : std::vector<std::string>();
       frames_.clear();
       last_.reset();
       return std::nullopt;
@@ -185,15 +189,19 @@ class Tracebacks {
     if (alone && std::find(kUnread.begin(), kUnread.end(), error.type) == kUnread.end())
       return std::nullopt;
     if (colon != std::string_view::npos) error.what = line.substr(colon + 2);
+    frames_.insert(frames_.end(), around_.begin(), around_.end());
     error.frames = frames_;
     error.bases = bases_of(error);
     return error;
   }
 
+  [[nodiscard]] bool is_inside() const { return inside_; }
+
  private:
   bool inside_ = false;
   bool alone_ = false;  // without the line that a traceback begins with
   std::vector<std::string> frames_;
+  std::vector<std::string> around_;   // of the exception that tells of this one
   std::optional<PrintedFrame> last_;  // whose text comes next
 };
 
@@ -207,6 +215,13 @@ void read_launcher(std::string_view line, Printed& printed) {
   if (!code) code = number_after(line, "exitcode  : ");
   const auto pid = number_after(line, "(pid: ");
   if (code && pid) printed.exit_codes[static_cast<pid_t>(*pid)] = static_cast<int>(*code);
+  // Of its table of failures: "rank      : 0 (local_rank: 0)", and in the next line "exitcode  : 2 (pid: 4711)".
+  constexpr std::string_view kRank = "  rank      : ";
+  if (line.starts_with(kRank)) printed.table_rank = number_after(line, kRank);
+  if (code && pid && printed.table_rank) {
+    printed.table[static_cast<int>(*printed.table_rank)] = static_cast<pid_t>(*pid);
+    printed.table_rank.reset();
+  }
 }
 
 // "process 0 terminated with signal SIGABRT", "process 1 terminated with exit code 3" of torch.multiprocessing.spawn.
@@ -226,10 +241,22 @@ void read_spawner(std::string_view line, Printed& printed) {
   }
 }
 
+// "W1128 15:35:03.811000 19850 torch/distributed/run.py:851] ..."
+bool is_log_of_torch(std::string_view line) {
+  constexpr std::size_t kDigits = 4;
+  return line.size() > kDigits &&
+         std::string_view("DIWEF").find(line[0]) != std::string_view::npos &&
+         std::all_of(line.begin() + 1,
+                     line.begin() + 1 + kDigits,
+                     [](unsigned char c) { return std::isdigit(c) != 0; }) &&
+         line.find(" torch/") != std::string_view::npos;
+}
+
 // What a launcher of PyTorch prints when its ranks have ended begins here.
 bool is_of_elastic(std::string_view line) {
   return line.find("torch/distributed/elastic/") != std::string_view::npos ||
-         line.find("torch.distributed.elastic.") != std::string_view::npos;
+         line.find("torch.distributed.elastic.") != std::string_view::npos ||
+         line.find("torch.multiprocessing.spawn.") != std::string_view::npos;
 }
 
 void read_nccl(std::string_view line, Printed& printed) {
@@ -322,19 +349,23 @@ void read_printed(std::istream& stream, Printed& printed, std::optional<int> of)
   std::map<std::optional<int>, Tracebacks> of_rank;
   std::map<std::optional<int>, Aborts> aborts;
   std::map<std::optional<int>, FatalError> fatal;
-  std::map<std::optional<int>, bool> joined;  // the next exception comes from the one before
-  std::optional<int> spawned;                 // whose lines come without a prefix
-  bool launcher = false;                      // from here on the launcher speaks
+  std::map<std::optional<int>, bool> joined;     // the next exception comes from the one before
+  std::optional<int> spawned;                    // whose lines come without a prefix
+  bool launcher = false;                         // from here on the launcher speaks
   std::map<std::optional<int>, bool> of_thread;  // the next traceback is that of a thread
   std::string whole;
   while (next_line(stream, whole)) {
     std::string_view line = begun_at_traceback(whole);
     std::optional<int> rank = take_prefix(line);
     if (const auto process = spawned_process(line)) spawned = process;
-    if (!rank) rank = spawned ? spawned : of;
+    if (!rank) rank = spawned;
+    const bool named = rank.has_value();
+    if (!rank) rank = of;
     launcher = launcher || is_of_elastic(line);
     const bool blank = line.find_first_not_of(" \t") == std::string_view::npos;
-    if (!launcher && !blank) printed.last_line = line;
+    const bool in_traceback = of_rank[rank].is_inside() || line.ends_with(kTraceback);
+    const bool is_own = !launcher && !named && !in_traceback && !is_log_of_torch(line);
+    if (is_own && !blank) printed.last_line = line;
     read_launcher(line, printed);
     read_spawner(line, printed);
     read_nccl(line, printed);

@@ -36,11 +36,14 @@ struct Printed {
   // Of ranks that ended by a signal: where Python's faulthandler says that they stood, the user's innermost frame.
   std::vector<std::pair<std::optional<int>, std::string>> fatal_lines;
   std::map<pid_t, int> exit_codes;  // as torchrun tells it; negative: the number of a signal
-  std::map<int, int> spawned;       // the same by the number of the process, as torch.multiprocessing tells it
-  std::set<pid_t> closed;           // processes that torchrun ended itself
-  std::string launcher_said;        // the exception that torchrun ends with, if it is not about its ranks
-  std::string last_line;            // that is not blank, before the launcher speaks of how its ranks ended
-  std::vector<std::string> nccl;    // lines of NCCL's watchdog, at most 20
+  std::map<int, pid_t> table;       // of torchrun: the ranks that failed
+  std::optional<long> table_rank;   // whose line comes next
+  std::map<int, int>
+      spawned;  // the same by the number of the process, as torch.multiprocessing tells it
+  std::set<pid_t> closed;     // processes that torchrun ended itself
+  std::string launcher_said;  // the exception that torchrun ends with, if it is not about its ranks
+  std::string last_line;  // that is not blank, before the launcher speaks of how its ranks ended
+  std::vector<std::string> nccl;  // lines of NCCL's watchdog, at most 20
 };
 
 // Adds what this stream holds. Of lines of more than 8192 bytes the first and the last 4096 are read. `of`: the rank whose own stream

@@ -22,6 +22,7 @@
 #include "harness/evidence/event.h"
 #include "harness/evidence/standstill.h"
 #include "harness/run/looks/machine_state.h"
+#include "harness/run/looks/proc_look.h"
 #include "harness/scenario/case.h"
 
 namespace harness {
@@ -58,9 +59,7 @@ struct RunnerOptions {
       guardian;  // path of this program: it ends what is left should the controller be killed; "": nobody does
   // Of a command: two descriptors, for what it writes to stdout and stderr while the disk of the record is full; none: it is lost.
   std::vector<int> live;
-  // The main thread's frames, innermost first, of a process of a command; may be empty.
-  // `quickly`: from what answers within a second.
-  std::function<std::vector<std::string>(pid_t, bool quickly)> frames_of;
+  FramesOf frames_of;  // of processes of a command
   // Deadlines and periods in milliseconds; a test shortens them.
   StillLimits still;
   std::int64_t look_apart_ms = 2'000;  // between the two stack samples

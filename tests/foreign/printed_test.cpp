@@ -1,6 +1,8 @@
 // What a command printed: tracebacks go to the rank that their line names, and to nobody where none does.
 #include "harness/foreign/printed.h"
 
+#include <csignal>
+#include <map>
 #include <sstream>
 #include <vector>
 
@@ -55,6 +57,130 @@ TEST(Printed, OfChainedExceptionsTheLastIsTheOneThatWasRaised) {
   ASSERT_EQ(printed.errors.size(), 1u);
   EXPECT_EQ(printed.errors[0].rank, 3);
   EXPECT_EQ(harness::raised_as(printed.errors[0].error).failure, harness::Failure::device_memory);
+}
+
+TEST(Printed, AnExceptionKeepsTheOneThatItWasRaisedFrom) {
+  const std::string chain =
+      "Traceback (most recent call last):\n"
+      "  File \"/home/me/data.py\", line 9, in read\n"
+      "    return table[shard]\n"
+      "KeyError: 'x'\n"
+      "\n"
+      "The above exception was the direct cause of the following exception:\n"
+      "\n"
+      "Traceback (most recent call last):\n"
+      "  File \"/home/me/train.py\", line 12, in <module>\n"
+      "    read(shard)\n"
+      "ShardError: no shard\n";
+  for (const std::string of_rank : {"", "[rank3]: "}) {
+    std::string text;
+    std::istringstream lines(chain);
+    for (std::string line; std::getline(lines, line);) text += of_rank + line + "\n";
+    const Printed printed = read(text);
+    ASSERT_EQ(printed.errors.size(), 1u) << of_rank;
+    EXPECT_EQ(printed.errors[0].error.type, "ShardError");
+    EXPECT_THAT(printed.errors[0].error.frames, ElementsAre("<module> (train.py:12): read(shard)"));
+    EXPECT_EQ(printed.errors[0].error.raised_from,
+              "KeyError: 'x', at read (data.py:9): return table[shard]");
+  }
+}
+
+TEST(Printed, WhatALoadersWorkerRaisedHasTheLineOfTheLoopToo) {
+  const Printed printed = read(
+      "Traceback (most recent call last):\n"
+      "  File \"/home/me/train.py\", line 14, in <module>\n"
+      "    for x in loader:\n"
+      "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\n"
+      "Original Traceback (most recent call last):\n"
+      "  File \"/x/site-packages/torch/utils/data/_utils/collate.py\", line 3, in collate\n"
+      "    return torch.stack(batch, 0, out=out)\n"
+      "RuntimeError: stack expects each tensor to be equal size\n");
+  ASSERT_EQ(printed.errors.size(), 1u);
+  EXPECT_EQ(printed.errors[0].error.what, "stack expects each tensor to be equal size");
+  EXPECT_THAT(printed.errors[0].error.frames,
+              ElementsAre("collate (torch/utils/data/_utils/collate.py:3)",
+                          "<module> (train.py:14): for x in loader:"));
+}
+
+TEST(Printed, AScriptThatPythonCannotReadHasItsPlaceToo) {
+  const Printed printed = read(
+      "  File \"/home/me/train.py\", line 5\n"
+      "    for x in loader\n"
+      "                   ^\n"
+      "SyntaxError: expected ':'\n"
+      "  File \"/home/me/notes.txt\", line 7\n"
+      "ValueError: it is no traceback\n");
+  ASSERT_EQ(printed.errors.size(), 1u);
+  EXPECT_EQ(printed.errors[0].error.type, "SyntaxError");
+  EXPECT_THAT(printed.errors[0].error.frames,
+              ElementsAre("<module> (train.py:5): for x in loader"));
+}
+
+TEST(Printed, WhatSpawnTellsOfAProcessIsOfThatProcess) {
+  const Printed raised = read(
+      "Traceback (most recent call last):\n"
+      "  File \"/home/me/train.py\", line 20, in <module>\n"
+      "    mp.spawn(run, nprocs=2)\n"
+      "torch.multiprocessing.spawn.ProcessRaisedException: \n"
+      "\n"
+      "-- Process 1 terminated with the following error:\n"
+      "Traceback (most recent call last):\n"
+      "  File \"/home/me/train.py\", line 6, in run\n"
+      "    return x / y\n"
+      "ZeroDivisionError: division by zero\n");
+  ASSERT_EQ(raised.errors.size(), 1u);
+  EXPECT_EQ(raised.errors[0].rank, 1);
+  EXPECT_EQ(raised.errors[0].error.type, "ZeroDivisionError");
+  const Printed ended = read(
+      "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal "
+      "SIGABRT\n"
+      "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code "
+      "3\n");
+  EXPECT_EQ(ended.spawned, (std::map<int, int>{{0, -SIGABRT}, {2, 3}}));
+}
+
+TEST(Printed, OfAThreadThatEndedTheProcessIsNotBlamed) {
+  const Printed printed = read(
+      "Exception in thread Thread-1 (prefetch):\n"
+      "Traceback (most recent call last):\n"
+      "  File \"/home/me/data.py\", line 8, in prefetch\n"
+      "    raise OSError(name)\n"
+      "OSError: part-5.bin\n");
+  EXPECT_TRUE(printed.errors.empty());
+  ASSERT_EQ(printed.of_threads.size(), 1u);
+  EXPECT_EQ(harness::told_error(printed.of_threads[0].error),
+            "OSError: part-5.bin, at prefetch (data.py:8): raise OSError(name)");
+}
+
+TEST(Printed, WhereAFatalErrorOfPythonStoodIsTheUsersInnermostFrame) {
+  const Printed printed = read(
+      "Fatal Python error: Segmentation fault\n"
+      "\n"
+      "Thread 0x1 (most recent call first):\n"
+      "  File \"/home/me/other.py\", line 1 in serve\n"
+      "Current thread 0x2 (most recent call first):\n"
+      "  File \"/x/site-packages/torch/nn/linear.py\", line 3 in forward\n"
+      "  File \"/home/me/train.py\", line 7 in step\n"
+      "  File \"/home/me/train.py\", line 9 in <module>\n"
+      "train: queue.c:12: push: Assertion `n < 3' failed.\n");
+  ASSERT_EQ(printed.fatal_lines.size(), 1u);
+  EXPECT_EQ(printed.fatal_lines[0].second, "step (train.py:7)");
+  ASSERT_EQ(printed.aborts.size(), 1u);
+  EXPECT_EQ(printed.aborts[0].second, "train: queue.c:12: push: Assertion `n < 3' failed.");
+}
+
+TEST(Printed, TheLastLineIsTheOneBeforeTheLauncherSpeaks) {
+  const Printed printed = read(
+      "train.py: error: the following arguments are required: --lr\n"
+      "  \n"
+      "E1128 14:00:00.0 1 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: "
+      "2)\n"
+      "Traceback (most recent call last):\n"
+      "torch.distributed.elastic.multiprocessing.api.SignalException: Process 9 got signal: 15\n");
+  EXPECT_EQ(printed.last_line, "train.py: error: the following arguments are required: --lr");
+  EXPECT_EQ(
+      printed.launcher_said,
+      "torch.distributed.elastic.multiprocessing.api.SignalException: Process 9 got signal: 15");
 }
 
 TEST(Printed, MemoryThatTheScriptItselfAskedForIsNoMistakeOfTheScript) {

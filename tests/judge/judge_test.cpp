@@ -154,6 +154,35 @@ TEST(Judge, APassOnACommandSaysWhatWasLookedAt) {
   EXPECT_TRUE(harness::is_fully_asked(evidence.the_case.scenario, inside));
 }
 
+TEST(Judge, OfACommandThatStartedItsRanksAgainTheLastLifeIsJudgedAndAllAreTold) {
+  const std::vector<harness::Check> checks = {{"process_clean", "", {}, [](const Evidence& seen) {
+                                                 return result_of(seen.exited.empty()
+                                                                      ? Verdict::pass
+                                                                      : Verdict::fail,
+                                                                  seen.exited.empty()
+                                                                      ? ""
+                                                                      : "CRASH.EXCEPTION");
+                                               }}};
+  Evidence evidence = case_with({"process_clean"});
+  evidence.the_case.scenario.kind = harness::kCommandKind;
+  evidence.hellos.push_back({0, 30, {}});
+  evidence.exited.push_back({harness::kController, 5, {}});
+  EXPECT_EQ(harness::judge(evidence, checks).outcome, Outcome::crash);
+  evidence.relaunches.push_back({harness::kController, 10, {1, "rank 1 exited with 1"}});
+  evidence.relaunches.push_back({harness::kController, 20, {2, "rank 0 exited with 3"}});
+  const harness::Judgement good = harness::judge(evidence, checks);
+  EXPECT_EQ(good.outcome, Outcome::pass) << good.reason;
+  const std::string lives =
+      "before that, the launcher had started the ranks again after rank 1 exited with 1, then "
+      "after rank 0 exited with 3";
+  EXPECT_THAT(good.reason, testing::HasSubstr(lives));
+  EXPECT_THAT(good.verdicts[0].reason, testing::HasSubstr(lives));
+  evidence.exited.push_back({harness::kController, 25, {}});
+  const harness::Judgement bad = harness::judge(evidence, checks);
+  EXPECT_EQ(bad.outcome, Outcome::crash);
+  EXPECT_THAT(bad.findings[0].statement, testing::HasSubstr("after rank 0 exited with 3"));
+}
+
 TEST(Judge, SaysAReasonThatSeveralChecksGiveOnce) {
   const std::vector<harness::Check> checks = {{"a", "", {}, lacks}, {"b", "", {}, lacks}};
   const auto judged = harness::judge(case_with({"a", "b"}), checks);

@@ -287,6 +287,10 @@ class Command(unittest.TestCase):
                 done = subprocess.run([PROGRAM, "attach", "--seconds", "1", *pids], capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, code, done.stdout + done.stderr)
                 self.assertIn(words, done.stdout)
+                done = subprocess.run([PROGRAM, "attach", "--json", "--seconds", "1", *pids], capture_output=True, text=True, check=False)
+                told = json.loads(done.stdout)
+                self.assertEqual((told["exit_code"], told["ranks_seen"]), (code, len(which)))
+                self.assertEqual([one["pid"] for one in told["ranks"]], [processes[number].pid for number in which])
         finally:
             for process in processes:
                 process.kill()

@@ -191,6 +191,8 @@ struct Polling {
   bool timed = false;
   std::int64_t left_ms = -1;
   std::int64_t wakes = 0;
+  bool full_pipe = false;
+  std::int64_t naps = -1;  // of a thread of the rank's own between the looks; -1: it has none
   std::vector<std::string> frames;
 
   [[nodiscard]] Doing doing() const {
@@ -214,28 +216,87 @@ struct Polling {
       main.left_ms = left_ms;
     }
     looks[1].threads[2].switches += wakes;
+    for (Observation& look : looks) {
+      look.children[1].writes_to_rank = full_pipe;
+      if (naps < 0) continue;
+      look.threads.push_back(look.threads[0]);
+      look.threads.back().thread = "python 5";
+      look.threads.back().call = "clock_nanosleep";
+      look.threads.back().left_ms = -1;
+      look.threads.back().switches = look.look * naps;
+    }
     return slowed_by({&looks[0], &looks[1], 2'000});
   }
 };
 
 TEST(Standstill, WhoPollsAChildThatIsStuckStandsStill) {
   const std::vector<std::string> own = {"acquire (lock.py:3)", "log (train.py:31): with lock"};
-  const std::vector<Polling> still = {
-      {},
-      {.call = "write"},
-      {.frame = "join (multiprocessing/process.py:149)", .name = "python", .frames = own},
-      {.frame = "_communicate (subprocess.py:2021)", .name = "sleep", .call = "clock_nanosleep", .timed = true, .left_ms = 3'600'000}};
+  std::vector<Polling> still(7);
+  still[1].call = "write";
+  still[2].frame = "join (multiprocessing/process.py:149)";
+  still[2].name = "python";
+  still[2].frames = own;
+  still[3].frame = "_communicate (subprocess.py:2021)";
+  still[3].name = "sleep";
+  still[3].call = "clock_nanosleep";
+  still[3].timed = true;
+  still[3].left_ms = 3'600'000;
+  still[4].naps = 0;  // a thread that sleeps is not what the rank waits for
+  still[5].frame = "wait_for (train.py:3): while p.poll() is None: time.sleep(0.5)";
+  still[5].call = "write";
+  still[5].full_pipe = true;
+  still[6] = still[5];
+  still[6].naps = 4;
   for (const Polling& one : still) EXPECT_EQ(one.doing(), Doing::waiting) << one.frame << one.call;
-  const std::vector<Polling> slow = {
-      {.frame = "wait_for_file (train.py:3): time.sleep(5)"},
-      {.frame = "read (socket.py:700)"},
-      {.name = "python"},  // another helper
-      {.call = "poll", .timed = true, .left_ms = 5'000},
-      {.call = "clock_nanosleep", .timed = true, .left_ms = 20'000},
-      {.call = "wait4"},
-      {.call = ""},
-      {.wakes = 1}};
+  std::vector<Polling> slow(9);
+  slow[0].frame = "wait_for_file (train.py:3): time.sleep(5)";
+  slow[1].frame = "read (socket.py:700)";
+  slow[2].name = "python";  // another helper
+  slow[3].call = "poll";
+  slow[3].timed = true;
+  slow[3].left_ms = 5'000;
+  slow[4].call = "clock_nanosleep";
+  slow[4].timed = true;
+  slow[4].left_ms = 20'000;
+  slow[5].call = "wait4";
+  slow[6].call = "";
+  slow[7].wakes = 1;
+  slow[8] = still[5];
+  slow[8].naps = 0;  // it may read when it has slept
   for (const Polling& one : slow) EXPECT_EQ(one.doing(), Doing::sleeping) << one.frame << one.call;
+}
+
+// Who polls for a minute may be right to.
+TEST(Standstill, AWaitThatWakesUpAgainAndAgainIsOneOnceItHasLastedForLong) {
+  const Observation poll = seen(0, "clock_nanosleep", true, 100);
+  Looked looked{&poll, &poll, 2'000};
+  looked.wake_ups = 200;
+  looked.polls_ms = 80'000;
+  looked.polled_ms = 79'000;
+  EXPECT_EQ(slowed_by(looked), Doing::sleeping);
+  looked.polled_ms = 80'000;
+  EXPECT_EQ(slowed_by(looked), Doing::waiting);
+  looked.wake_ups = kWakeUpsOfAHang - 1;
+  EXPECT_EQ(slowed_by(looked), Doing::sleeping);
+}
+
+// A monitor is a child of a rank that waits for a lock, or for its peers.
+TEST(Standstill, AChildThatSleepsCountsOnlyForWhomMayWaitForIt) {
+  const auto doing = [](const std::string& call, bool timed, std::int64_t left_ms) {
+    Observation look = seen(0, call, timed, 100);
+    look.threads[0].left_ms = left_ms;
+    look.threads.push_back(look.threads[0]);
+    look.threads[1].thread = "sleep 8";
+    look.threads[1].call = "clock_nanosleep";
+    look.threads[1].timed = true;
+    look.threads[1].left_ms = 60'000;
+    look.children = {{"sleep", 8, "S", 0}};
+    return slowed_by({&look, &look, 2'000});
+  };
+  EXPECT_EQ(doing("futex", false, -1), Doing::waiting);
+  EXPECT_EQ(doing("poll", true, 1'800'000), Doing::waiting);
+  EXPECT_EQ(doing("wait4", false, -1), Doing::sleeping);
+  EXPECT_EQ(doing("read", false, -1), Doing::sleeping);
 }
 
 TEST(Standstill, NobodyLookedAtIsNone) {

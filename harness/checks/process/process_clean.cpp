@@ -81,7 +81,8 @@ class Ends {
     tell(false);
     tell(true);
     return result_.finish(ranks_text(all_ranks(evidence_)) +
-                          " did all that was asked and exited with 0" + told_left_behind());
+                          " did all that was asked and exited with 0" + told_left_behind() +
+                          told_errors());
   }
 
  private:
@@ -107,6 +108,16 @@ class Ends {
       }
     }
     return "";
+  }
+
+  // What was caught, or was of a process that nobody waited for, and is no failure of the command.
+  [[nodiscard]] std::string told_errors() const {
+    std::vector<std::string> errors;
+    for (const auto& row : evidence_.facts) {
+      if (row.process == kController && row.row.name == kSomebodysErrorFact)
+        errors.push_back("\"" + first_line(row.row.value) + "\"");
+    }
+    return errors.empty() ? "" : "; exceptions were printed all the same: " + nsa::join(errors);
   }
 
   void judge_rank(int rank) {
@@ -282,14 +293,15 @@ class Ends {
     if (exited.exit_code != 0) end.facts["exit_code"] = exited.exit_code;
     std::vector<std::string> others;  // that printed what may be its error
     for (const auto& row : evidence_.facts) {
-      if (row.process == rank && row.row.name == kLastLineFact)
-        end.facts["last_line"] = first_line(row.row.value);
+      const bool told = row.process == rank && row.row.name == kLastLineFact;
+      if (told && end.variant == "exit") end.facts["last_line"] = first_line(row.row.value);
       if (row.process == kController && row.row.name == kSomebodysErrorFact)
         others.push_back("\"" + first_line(row.row.value) + "\"");
     }
     if (!others.empty() && end.variant == "exit") {
       end.variant = "exit_somebody";
       end.facts["errors"] = nsa::join(others);
+      end.facts.erase("last_line");
     }
     set_place(rank, end);
     ends_.push_back(std::move(end));

@@ -101,11 +101,14 @@ bool is_helper(const ChildProcess& child) {
                                  "(torch/_inductor/compile_worker/",
                                  "(multiprocessing/pool.py:",
                                  "_process_worker (concurrent/futures/process.py:"};
-  return std::any_of(child.frames.begin(), child.frames.end(), [&](const std::string& frame) {
-    return std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) {
-      return frame.find(file) != std::string::npos;
-    });
-  }) && users_line(child.frames).empty();
+  return std::any_of(child.frames.begin(),
+                     child.frames.end(),
+                     [&](const std::string& frame) {
+                       return std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) {
+                         return frame.find(file) != std::string::npos;
+                       });
+                     }) &&
+         users_line(child.frames).empty();
 }
 
 // In a call that a server or a logger does not wait in for work.
@@ -217,13 +220,12 @@ std::string standing(const Evidence& looked, bool with_children) {
     const auto& frames = row.row.threads.empty() ? none : row.row.threads.front().frames;
     const std::string own = users_line(frames);
     add_place(rank.rank,
-              !own.empty()       ? own
+              !own.empty()      ? own
               : !frames.empty() ? frames.front()
                                 : told(row.row),
               places);
     const std::string child = with_children ? waiting_children(rank) : "";
-    if (!child.empty())
-      children += " Of " + ranks_text({rank.rank}) + ", " + child + ".";
+    if (!child.empty()) children += " Of " + ranks_text({rank.rank}) + ", " + child + ".";
   }
   const std::string text = told_places(places);
   return text.empty() ? "" : text + "." + children;

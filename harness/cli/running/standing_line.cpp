@@ -21,8 +21,7 @@ void StandingLine::on_event(const Event& event) {
     const auto fact = event.body.get<Fact>();
     if (fact.name != "moved_again_ms" || !stands_) return;
     stands_ = false;
-    moved_ = "it moves again, after " +
-             seconds(still_ms_ + nsa::parse_int(fact.value).value_or(0));
+    moved_ = "it moves again, after " + seconds(still_ms_ + nsa::parse_int(fact.value).value_or(0));
   } else if (event.kind == Observation::kKind) {
     auto look = event.body.get<Observation>();
     if (look.look > 1 || (look.look != kAskedLook && !unasked_)) return;

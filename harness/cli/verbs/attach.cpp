@@ -1,14 +1,17 @@
-// What hangs at this moment: two looks at processes that nsa-harness did not start, and what they show. Nothing is stored, and no
-// process is stopped or signalled.
+// What hangs at this moment: two looks at processes that nsa-harness did not start, judged as those of a command that was ended for
+// standing still. Nothing is stored, and no process is stopped.
 #include <chrono>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include <CLI/CLI.hpp>
 
 #include "harness/checks/list.h"
+#include "harness/checks/process/rank_state.h"
+#include "harness/cli/output.h"
 #include "harness/cli/running/python_frames.h"
 #include "harness/cli/verbs.h"
 #include "harness/evidence/standstill.h"
@@ -24,13 +27,18 @@ namespace {
 struct AttachArguments {
   std::vector<int> pids;
   double seconds = 6.0;
+  bool json = false;
 };
 
-using Ranks = std::map<int, pid_t>;
+struct SeenRanks {
+  std::map<int, pid_t> ranks;
+  bool numbered = true;  // they say their numbers themselves
+  int world = 0;         // how many ranks there are to be; 0: it is not said
+};
 
 // Those that say so below the given processes; one that has none is taken for a rank itself.
-Ranks ranks_of(const std::vector<int>& pids) {
-  Ranks ranks;
+SeenRanks ranks_of(const std::vector<int>& pids) {
+  SeenRanks seen;
   for (const int pid : pids) {
     if (!read_process_state(pid)) {
       throw nsa::Error("attach: found no process " + std::to_string(pid));
@@ -38,24 +46,38 @@ Ranks ranks_of(const std::vector<int>& pids) {
     CommandTree tree(pid);
     tree.scan(0);
     std::vector<FoundRank> found = tree.ranks();
-    if (found.empty()) found.push_back({static_cast<int>(ranks.size()), 0, pid});
-    for (const FoundRank& one : found) ranks[one.rank] = one.pid;
+    if (found.empty()) {
+      seen.numbered = false;
+      found.push_back({static_cast<int>(seen.ranks.size()), 0, tree.worker(pid)});
+    }
+    for (const FoundRank& one : found) {
+      seen.ranks[one.rank] = one.pid;
+      seen.world = std::max(seen.world, one.world);
+    }
   }
-  return ranks;
+  return seen;
 }
+
+struct Answer {
+  std::string verdict;  // "HANG", "MOVES", "UNDECIDED"
+  std::string statement;
+  std::string next;
+  int exit_code = kExitPass;
+};
 
 class Attached {
  public:
-  explicit Attached(Ranks ranks) : ranks_(std::move(ranks)) {
+  explicit Attached(SeenRanks seen) : seen_(std::move(seen)) {
     evidence_.the_case.scenario.kind = kCommandKind;
     evidence_.the_case.scenario.checks = {"progress"};
-    for (const auto& [rank, pid] : ranks_) add(0, Started{rank, pid});
+    for (const auto& [rank, pid] : seen_.ranks) add(0, Started{rank, pid});
+    if (seen_.world > 0) add(0, Fact{kWorldSizeFact, std::to_string(seen_.world)});
   }
 
   // The numbers of looks say what they are for: 0 and 1 have stacks, 2 and 3 are where wake-ups are counted.
   void look(int number, std::int64_t t_ms) {
     const Processes all = all_processes();
-    for (const auto& [rank, pid] : ranks_) {
+    for (const auto& [rank, pid] : seen_.ranks) {
       Observation seen = look_at(rank, number, pid, all);
       add(t_ms, seen);
       seen.look = number + 2;
@@ -63,31 +85,100 @@ class Attached {
     }
   }
 
-  // After both looks: what py-spy needs a process for must not count as its waking up.
+  // After both looks: what is needed of a process for its stack must not count as its waking up.
   void put_frames() {
-    for (auto& row : evidence_.observations) {
-      if (row.row.threads.empty() || row.row.look > 1) continue;
-      std::vector<std::string>& frames = frames_[row.row.process_observed];
-      if (frames.empty()) frames = python_frames(ranks_.at(row.row.process_observed));
-      row.row.threads.front().frames = frames;
+    for (const int number : {1, 0}) {
+      for (auto& row : evidence_.observations) {
+        if (row.row.look != number || row.row.threads.empty()) continue;
+        const int rank = row.row.process_observed;
+        if (number == 1) {
+          put_python_frames(seen_.ranks.at(rank), &python_frames, row.row);
+          frames_[rank] = row.row.threads.front().frames;
+        } else {
+          row.row.threads.front().frames = frames_[rank];
+        }
+      }
     }
   }
 
-  int tell(std::int64_t wall_ms) {
-    std::vector<Looked> looked;
-    for (const auto& [rank, pid] : ranks_) looked.push_back(looked_at(rank, wall_ms));
-    std::size_t next = 0;
-    for (const auto& [rank, pid] : ranks_) tell_rank(rank, pid, looked[next++]);
-    if (!stands_still(looked)) {
-      std::cout << "no standstill: at least one of them computes, sleeps or uses a disk\n";
-      return kExitPass;
-    }
-    add(wall_ms, Suspect{wall_ms, wall_ms, 0});
+  [[nodiscard]] Answer told(std::int64_t wall_ms) {
+    constexpr std::int64_t kPollsMs =
+        80'000;  // as of a command that is run: a few seconds tell nothing of a loop that polls
+    add(wall_ms, Suspect{wall_ms, wall_ms, 0, kPollsMs});
     add(wall_ms, Stopped{"still", "", wall_ms});
     for (auto& suspect : evidence_.suspects) suspect.t_ms = 0;  // the looks came after it
+    std::vector<checks::RankState> states;
+    for (const auto& [rank, pid] : seen_.ranks) {
+      states.push_back(checks::state_of_rank(evidence_, rank, {}));
+    }
+    const std::string where = checks::standing(of_last_look());
+    if (!stands_still(checks::looked_at(states))) {
+      return {"MOVES",
+              "no standstill: at least one of them computes, sleeps or uses a disk. " + where,
+              "",
+              kExitPass};
+    }
+    const std::string unread = checks::unread_waits(states);
+    if (!unread.empty()) {
+      return {
+          "UNDECIDED",
+          "what " + unread + " " + (states.size() == 1 ? "waits" : "wait") +
+              " in could not be read, so a standstill cannot be told from a sleep. " + where,
+          "Only root, or a process that started them, may look into them: `sudo nsa-harness attach "
+          "PID`. Runs that `nsa-harness run -- COMMAND` starts need no root.",
+          kExitInconclusive};
+    }
     const Judgement judged = judge(evidence_, all_checks());
-    std::cout << name_of(judged.outcome) << "  " << judged.reason << "\n";
-    return judged.outcome == Outcome::hang ? kExitFailed : kExitInconclusive;
+    const std::string next = judged.findings.empty() ? "" : judged.findings.front().next_action;
+    if (judged.outcome != Outcome::hang) {
+      return {"UNDECIDED", judged.reason + " " + where, next, kExitInconclusive};
+    }
+    const auto ranks = static_cast<int>(seen_.ranks.size());
+    if (ranks < seen_.world) {
+      return {"UNDECIDED",
+              std::to_string(ranks) + " of " + std::to_string(seen_.world) +
+                  " ranks were seen, and whether the others move is not known. Of those that were "
+                  "seen: " +
+                  judged.reason,
+              "Attach to the ranks of the other hosts too, or give the PIDs of all of them.",
+              kExitInconclusive};
+    }
+    return {"HANG", judged.reason, next, kExitFailed};
+  }
+
+  [[nodiscard]] nlohmann::json as_json(const Answer& told) const {
+    nlohmann::json ranks = nlohmann::json::array();
+    for (const auto& [rank, pid] : seen_.ranks) {
+      const checks::RankState state = checks::state_of_rank(evidence_, rank, {});
+      ranks.push_back({{"rank", seen_.numbered ? nlohmann::json(rank) : nlohmann::json()},
+                       {"pid", pid},
+                       {"waits", harness::told(state.looked())},
+                       {"frames", main_frames(state.looks[1]->row)},
+                       {"children", state.looks[1]->row.children}});
+    }
+    return {{"verdict", told.verdict},
+            {"statement", told.statement},
+            {"next_action", told.next},
+            {"ranks_seen", seen_.ranks.size()},
+            {"world_size", seen_.world > 0 ? nlohmann::json(seen_.world) : nlohmann::json()},
+            {"ranks", ranks},
+            {"exit_code", told.exit_code}};
+  }
+
+  void print(const Answer& told) const {
+    std::cout << told.verdict << "  " << told.statement << "\n";
+    if (!told.next.empty()) std::cout << "\nNext: " << told.next << "\n";
+    if (seen_.world > 0)
+      std::cout << "\n" << seen_.ranks.size() << " of " << seen_.world << " ranks seen\n";
+    for (const auto& [rank, pid] : seen_.ranks) {
+      const checks::RankState state = checks::state_of_rank(evidence_, rank, {});
+      std::cout << "\n"
+                << process_name(rank) << ", pid " << pid
+                << (seen_.numbered ? "" : " (without a number of its own)") << ": "
+                << harness::told(state.looked()) << "\n";
+      for (const std::string& frame : main_frames(state.looks[1]->row))
+        std::cout << "    " << frame << "\n";
+    }
   }
 
  private:
@@ -96,29 +187,15 @@ class Attached {
     evidence_.add(Event::of(kController, t_ms, row));
   }
 
-  [[nodiscard]] const Observation* seen(int rank, int look) const {
+  [[nodiscard]] Evidence of_last_look() const {
+    Evidence looked;
     for (const auto& row : evidence_.observations) {
-      if (row.row.process_observed == rank && row.row.look == look) return &row.row;
+      if (row.row.look == 1) looked.observations.push_back(row);
     }
-    return nullptr;
-  }
-
-  [[nodiscard]] Looked looked_at(int rank, std::int64_t wall_ms) const {
-    Looked looked;
-    looked.before = seen(rank, 0);
-    looked.after = seen(rank, 1);
-    looked.wall_ms = wall_ms;
-    looked.wake_ups = wake_ups_between(*looked.before, *looked.after);
     return looked;
   }
 
-  void tell_rank(int rank, pid_t pid, const Looked& looked) const {
-    std::cout << process_name(rank) << ", pid " << pid << ": " << told(looked) << "\n";
-    for (const std::string& frame : main_frames(*looked.after))
-      std::cout << "    " << frame << "\n";
-  }
-
-  Ranks ranks_;
+  SeenRanks seen_;
   std::map<int, std::vector<std::string>> frames_;
   Evidence evidence_;
 };
@@ -130,7 +207,15 @@ int attach(const AttachArguments& arguments) {
   std::this_thread::sleep_for(std::chrono::milliseconds(wall_ms));
   attached.look(1, 1 + wall_ms);
   attached.put_frames();
-  return attached.tell(wall_ms);
+  const Answer told = attached.told(wall_ms);
+  if (arguments.json) {
+    std::cout << attached.as_json(told).dump(
+                     2, ' ', false, nlohmann::json::error_handler_t::replace)
+              << "\n";
+  } else {
+    attached.print(told);
+  }
+  return told.exit_code;
 }
 
 }  // namespace
@@ -142,6 +227,7 @@ Action add_attach(CLI::App& command) {
       ->type_name("PID");
   command.add_option("--seconds", arguments->seconds, "Seconds between the two looks")
       ->check(CLI::Range(1.0, 60.0));
+  command.add_flag("--json", arguments->json, "Print one JSON object");
   return [arguments] { return attach(*arguments); };
 }
 

@@ -222,6 +222,19 @@ Observation look_at(int process, int look, pid_t pid, const Processes& all) {
   return observation;
 }
 
+void put_python_frames(pid_t pid, const FramesOf& frames_of, Observation& seen) {
+  constexpr int kMostChildren = 4;
+  if (!frames_of || seen.threads.empty()) return;
+  seen.threads.front().frames = frames_of(pid, false);
+  int asked = 0;
+  for (ChildProcess& child : seen.children) {
+    const bool is_python = child.name.starts_with("python") || child.name.starts_with("pt_");
+    if (seen.look != 1 || !is_python || asked == kMostChildren) continue;
+    ++asked;
+    child.frames = frames_of(child.pid, true);
+  }
+}
+
 void merge_frames(Observation& outside, const Observation& inside) {
   outside.device_busy_percent = inside.device_busy_percent;
   for (ThreadStack& thread : outside.threads) {

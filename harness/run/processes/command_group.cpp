@@ -12,6 +12,7 @@
 
 #include "harness/evidence/evidence.h"
 #include "harness/evidence/hosts.h"
+#include "harness/evidence/raised.h"
 #include "harness/run/processes/keeper.h"
 #include "harness/run/processes/process_end.h"
 #include "harness/run/processes/users_torch.h"
@@ -171,7 +172,8 @@ void CommandGroup::find_worker() {
   const auto rank = ranks_.find(0);
   if (!twice || worker == command_ || (rank != ranks_.end() && rank->second.pid == worker)) return;
   if (rank != ranks_.end() && rank->second.said_hello) return;
-  if (rank != ranks_.end() && rank->second.pid != command_) begin_life(restarts_);
+  if (rank != ranks_.end() && rank->second.pid != command_ && rank->second.ended_ms)
+    begin_life(restarts_);
   meet(0, worker);
 }
 
@@ -191,7 +193,8 @@ void CommandGroup::find_outputs() {
       auto at = outputs_.find(path);
       if (at == outputs_.end() && outputs_.size() < kMost) {
         const auto bytes = std::filesystem::file_size(path, error);
-        at = outputs_.emplace(path, Output{{}, error ? 0 : static_cast<std::streamoff>(bytes)}).first;
+        at = outputs_.emplace(path, Output{{}, error ? 0 : static_cast<std::streamoff>(bytes)})
+                 .first;
       }
       if (at == outputs_.end()) continue;
       const pid_t owner = tree_.owner(all[i], pids);
@@ -250,20 +253,10 @@ void CommandGroup::begin_life(int restarts) {
   restarting_since_ms_ = 0;
 }
 
-// Of the rank and, in the second look, of the first few Python processes that it has started, such as the workers of its loader.
 void CommandGroup::put_stacks(int number, Observation& seen) const {
-  constexpr int kMostChildren = 4;
   const pid_t pid = ranks_.at(number).pid;
   callers_.ask_for_flight(pid);
-  if (!options_.frames_of || seen.threads.empty()) return;
-  seen.threads.front().frames = options_.frames_of(pid, false);
-  int asked = 0;
-  for (ChildProcess& child : seen.children) {
-    const bool is_python = child.name.starts_with("python") || child.name.starts_with("pt_");
-    if (seen.look != 1 || !is_python || asked == kMostChildren) continue;
-    ++asked;
-    child.frames = options_.frames_of(child.pid, true);
-  }
+  put_python_frames(pid, options_.frames_of, seen);
 }
 
 void CommandGroup::hear() {
@@ -512,6 +505,16 @@ void CommandGroup::record_ends_of_life() {
     if (one && !printed_.last_line.empty()) last_lines[*output.ranks.begin()] = printed_.last_line;
     printed_.last_line = before;
   }
+  // Ranks that ended before any scan could find them, as where there is no such script.
+  if (!ranks_say_so_ && !printed_.table.empty() && ranks_.contains(0) &&
+      ranks_.at(0).pid == command_) {
+    ranks_.clear();
+    for (const auto& [number, pid] : printed_.table) {
+      ranks_[number].pid = pid;
+      record(kController, now_ms(), Started{number, pid});
+    }
+    ranks_say_so_ = true;
+  }
   for (auto& [number, rank] : ranks_) {
     const bool passed_on = !ranks_say_so_ && !rank.end && number == 0;
     if ((rank.pid == command_ || passed_on) && command_end_) rank.end = command_end_;
@@ -548,7 +551,10 @@ std::string CommandGroup::how_life_ended() const {
       break;
     }
   }
-  return ended.empty() ? "how its ranks ended is not known" : nsa::join(ended, "; ");
+  const bool all_well = std::all_of(
+      ranks_.begin(), ranks_.end(), [](const auto& entry) { return is_good(entry.second.end); });
+  if (ended.empty()) return all_well ? "they exited with 0" : "they ended, and how is not known";
+  return nsa::join(ended, "; ");
 }
 
 void CommandGroup::record_end(int number, const Rank& rank) {
@@ -603,6 +609,18 @@ void CommandGroup::record_aborts() {
   record_all(printed_.fatal_lines, kFatalLineFact, false);
 }
 
+namespace {
+
+// Of several that were printed: the last one; beside others, which complain of the one that failed, the last that does not complain.
+const WorkerError& own_error(const std::vector<const PrintedError*>& printed, bool beside_others) {
+  const auto own = std::find_if(printed.rbegin(), printed.rend(), [&](const auto* one) {
+    return !beside_others || raised_as(one->error).failure != Failure::communication;
+  });
+  return own == printed.rend() ? printed.back()->error : (*own)->error;
+}
+
+}  // namespace
+
 // A traceback that names no rank is of the only one that failed by itself, or of all of them if all say the same; else nobody is
 // blamed for it. Where there is none, the last line may say why: sys.exit("no such dataset").
 void CommandGroup::record_errors(const std::map<int, std::string>& last_lines) {
@@ -635,29 +653,34 @@ void CommandGroup::record_errors(const std::map<int, std::string>& last_lines) {
     told.insert(*printed.rank);
     if (!rank.told_error) record(*printed.rank, *rank.ended_ms, printed.error);
   }
-  std::erase_if(failed, [&](int number) {
-    return told.contains(number) || ranks_.at(number).told_error;
+  // What is printed last is then of one of them, or all say the same.
+  const bool alike_ends = std::all_of(failed.begin(), failed.end(), [&](int number) {
+    return ranks_.at(number).end->exit_code == ranks_.at(failed.front()).end->exit_code;
   });
+  std::erase_if(failed,
+                [&](int number) { return told.contains(number) || ranks_.at(number).told_error; });
   const bool alike = std::all_of(of_nobody.begin(), of_nobody.end(), [&](const auto* one) {
     return nlohmann::json(one->error) == nlohmann::json(of_nobody.front()->error);
   });
   for (const int number : failed) {
     const Rank& rank = ranks_.at(number);
     if (!of_nobody.empty() && (alike || failed.size() == 1)) {
-      record(number, *rank.ended_ms, of_nobody.back()->error);
+      record(number, *rank.ended_ms, own_error(of_nobody, ranks(true).size() > 1));
     } else if (of_nobody.empty()) {
       const auto own = last_lines.find(number);
-      const std::string line = own != last_lines.end()   ? own->second
-                               : failed.size() == 1 ? printed_.last_line
-                                                    : "";
+      const std::string line = own != last_lines.end() ? own->second
+                               : alike_ends            ? printed_.last_line
+                                                       : "";
       if (!line.empty()) record(number, *rank.ended_ms, Fact{kLastLineFact, line});
     }
   }
-  if (alike || failed.size() < 2) return;
+  const bool told_all = !failed.empty() && (alike || failed.size() < 2);
+  if (told_all || !stop_reason_.empty()) return;
+  constexpr std::size_t kMost = 4;
+  if (of_nobody.size() > kMost) of_nobody.resize(kMost);
   for (const PrintedError* one : of_nobody) {
-    record(kController,
-           now_ms(),
-           Fact{kSomebodysErrorFact, one->error.type + ": " + one->error.what});
+    record(
+        kController, now_ms(), Fact{kSomebodysErrorFact, one->error.type + ": " + one->error.what});
   }
 }
 
