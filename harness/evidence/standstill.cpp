@@ -69,8 +69,8 @@ bool waits_for_child(const Observation& look) {
   return false;
 }
 
-// A monitor that sleeps between two figures is a child that nobody waits for: then no thread waits for the end of a process, and the
-// main thread waits for nothing that a child may send.
+// A monitor that sleeps between two figures is a child that nobody waits for: then no thread waits for the end of a process, and
+// the main thread waits for nothing that a child may send.
 bool may_wait_for_child(const Observation& look) {
   constexpr std::array kFromChild = {"read",
                                      "readv",

@@ -20,8 +20,8 @@ struct StillLimits {
   std::int64_t floor_ms = 10'000;
   double factor = 20.0;
   std::int64_t cap_ms = 20'000;  // of what the factor gives
-  // How long a process may wake up again and again before what it waits for counts as what does not come. Whoever counts nothing, as a
-  // command of the user's own, may poll for a file for a minute.
+  // How long a process may wake up again and again before what it waits for counts as what does not come. Whoever counts nothing,
+  // as a command of the user's own, may poll for a file for a minute.
   std::int64_t polls_ms = 0;
 
   [[nodiscard]] std::int64_t after_ms(std::int64_t longest_gap_ms) const;
@@ -69,10 +69,11 @@ inline constexpr std::int64_t kFarLimitMs = 300'000;
 inline constexpr std::string_view kAnotherThread =
     "another thread: ";  // such a frame begins so if it is none of the main thread
 
-// Children without which the process cannot go on, though it looks at them again and again: between the looks the child stayed in a pipe
-// that is full and that the process itself should read; or the process's main thread is inside the code of Python or torch that waits
-// for a child (a loader, a pool, join, a pipe, subprocess), and the child stayed in one wait without a limit or in a sleep of more than
-// kFarLimitMs. Empty while a child sleeps for less, and of a full pipe while a thread of the process itself does.
+// Children without which the process cannot go on, though it looks at them again and again: between the looks the child stayed in
+// a pipe that is full and that the process itself should read; or the process's main thread is inside the code of Python or torch
+// that waits for a child (a loader, a pool, join, a pipe, subprocess), and the child stayed in one wait without a limit or in a
+// sleep of more than kFarLimitMs. Empty while a child sleeps for less, and of a full pipe while a thread of the process itself
+// does.
 [[nodiscard]] std::vector<const ChildProcess*> stuck_children(const Observation& before,
                                                               const Observation& after);
 

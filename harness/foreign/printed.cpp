@@ -121,8 +121,8 @@ bool is_of_the_launcher(const std::string& type) {
          type == "torch.multiprocessing.spawn.ProcessExitedException";
 }
 
-// "-- Process 1 terminated with the following error:" of torch.multiprocessing.spawn: whose traceback comes next. Processes are ranks
-// there, as far as a machine is concerned.
+// "-- Process 1 terminated with the following error:" of torch.multiprocessing.spawn: whose traceback comes next. Processes are
+// ranks there, as far as a machine is concerned.
 std::optional<int> spawned_process(std::string_view line) {
   if (line.find(" terminated with the following error:") == std::string_view::npos)
     return std::nullopt;

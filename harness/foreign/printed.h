@@ -25,8 +25,8 @@ struct PrintedError {
 [[nodiscard]] std::string told_error(const WorkerError& error);
 
 struct Printed {
-  // Of each rank the last one, since chained exceptions end with the one that was raised. Of those that name no rank each that is not
-  // followed by another one of its chain.
+  // Of each rank the last one, since chained exceptions end with the one that was raised. Of those that name no rank each that is
+  // not followed by another one of its chain.
   std::vector<PrintedError> errors;
   // Of threads that ended by them, while their process went on.
   std::vector<PrintedError> of_threads;
@@ -46,8 +46,8 @@ struct Printed {
   std::vector<std::string> nccl;  // lines of NCCL's watchdog, at most 20
 };
 
-// Adds what this stream holds. Of lines of more than 8192 bytes the first and the last 4096 are read. `of`: the rank whose own stream
-// it is; none: of several, or not known.
+// Adds what this stream holds. Of lines of more than 8192 bytes the first and the last 4096 are read. `of`: the rank whose own
+// stream it is; none: of several, or not known.
 void read_printed(std::istream& stream, Printed& printed, std::optional<int> of = std::nullopt);
 
 }  // namespace harness

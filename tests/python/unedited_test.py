@@ -199,6 +199,32 @@ NAN = DDP + ADAMW + LOOP.replace("    optimizer.zero_grad()", "    loss = loss *
 COMPILED = "model = torch.compile(model, backend='eager')\n"
 IN_PLACE = "model.compile(backend='eager')\n"
 
+# Ranks that no variable numbers: they say it to torch.distributed alone.
+SPAWNED = """
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+def train(rank, folder, last):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + folder, rank=rank, world_size=2)
+    torch.manual_seed(0)
+    data = torch.Generator().manual_seed(rank)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(1, 7):
+        if last and rank == 1 and step == 4:
+            raise ValueError("no shard 7")
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 16, generator=data)).square().mean()
+        loss.backward()
+        optimizer.step()
+        os.write(1, f"s> rank {rank} step {step} {loss.item().hex()}\\n".encode())
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    mp.spawn(train, (os.path.abspath(__file__) + ".meet", LAST), nprocs=2)
+"""
+
 GO = "GO"
 # name: script, ranks (0: no launcher), decision, words, run without --all
 TABLE = {
@@ -315,6 +341,15 @@ class Unedited(unittest.TestCase):
                 self.assertEqual(len(lines), 6, case)
                 self.assertEqual((decision, case["outcome"]), ("INCONCLUSIVE", "INCONCLUSIVE"), case["reason"])
                 self.assertIn("not hooked: no training was seen on rank 0", case["reason"])
+
+    def test_ranks_of_spawn_are_found_by_what_they_say(self):
+        lines, decision, case = run(SPAWNED.replace("LAST", "False"), self.folder.name, 0, True, name="good")
+        self.assertEqual((len(lines), decision), (12, GO), case["reason"])
+        self.assertIn("looked at each of 6 steps on ranks 0-1: 6 forwards", case["reason"])
+        _, decision, case = run(SPAWNED.replace("LAST", "True"), self.folder.name, 0, True, name="bad")
+        first = case["findings"][0]
+        self.assertEqual((decision, first["code"], first["site"]["ranks"]), ("NO-GO", "CRASH.EXCEPTION", [1]), case["reason"])
+        self.assertIn('raise ValueError("no shard 7")', case["reason"])
 
     def test_one_rank_without_the_hook_is_not_accused(self):
         again = "import os, sys\nif os.environ['RANK'] == '1' and not sys.flags.isolated:\n    os.execv(sys.executable, [sys.executable, '-I', *sys.argv])\n"

@@ -68,8 +68,8 @@ struct Window {  // of time, both ends included
 // `with_children`: also what a child of it waits in.
 [[nodiscard]] std::string standing(const Evidence& looked, bool with_children = true);
 
-// "its child pt_data_worker 4711 waits in futex without a time limit, in log (train.py:31): with lock": of children that wait without a
-// limit, and are neither helpers of Python nor servers; "" if there is none.
+// "its child pt_data_worker 4711 waits in futex without a time limit, in log (train.py:31): with lock": of children that wait
+// without a limit, and are neither helpers of Python nor servers; "" if there is none.
 [[nodiscard]] std::string waiting_children(const RankState& rank);
 
 // "ranks 0-1" of those whose wait could not be read from outside; "" where there is none.

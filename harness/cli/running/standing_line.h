@@ -1,5 +1,5 @@
-// What a person is told of a command while it stands still or is asked about: who stands where. Nothing is ended for it, and it is no
-// verdict. Reads events only. On the runner's thread.
+// What a person is told of a command while it stands still or is asked about: who stands where. Nothing is ended for it, and it
+// is no verdict. Reads events only. On the runner's thread.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ class StandingLine {
   StandingLine(Tell tell, bool unasked) : tell_(std::move(tell)), unasked_(unasked) {}
 
   void on_event(const Event& event);
-  // A few times a second. Tells once of each look that shows something else than the one before, of each that was asked for, and when
-  // there is movement again.
+  // A few times a second. Tells once of each look that shows something else than the one before, of each that was asked for, and
+  // when there is movement again.
   void on_tick();
 
  private:

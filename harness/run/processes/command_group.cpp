@@ -164,7 +164,8 @@ void CommandGroup::find_ranks() {
   }
 }
 
-// A shell, or another process that only waits for one that it has started, is no rank. What it starts one after the other are lives.
+// A shell, or another process that only waits for one that it has started, is no rank. What it starts one after the other are
+// lives.
 void CommandGroup::find_worker() {
   if (ranks_say_so_ || command_ended_ms_) return;
   const pid_t worker = tree_.worker(command_);
@@ -281,8 +282,8 @@ void CommandGroup::on_line(pid_t pid, LineReader::Piece piece, std::string_view 
     note_world(static_cast<int>(std::min(nsa::parse_int(fact.value).value_or(0), kMostRanks)));
 }
 
-// A process that is known as a rank is that rank. Another one is the rank that it says, if that is new; else it belongs to the rank that
-// it descends from.
+// A process that is known as a rank is that rank. Another one is the rank that it says, if that is new; else it belongs to the
+// rank that it descends from.
 int CommandGroup::number_of(pid_t pid, std::string_view line) {
   if (!tree_.knows(pid) && sought_.insert(pid).second) {
     tree_.scan(now_ms());
@@ -611,7 +612,8 @@ void CommandGroup::record_aborts() {
 
 namespace {
 
-// Of several that were printed: the last one; beside others, which complain of the one that failed, the last that does not complain.
+// Of several that were printed: the last one; beside others, which complain of the one that failed, the last that does not
+// complain.
 const WorkerError& own_error(const std::vector<const PrintedError*>& printed, bool beside_others) {
   const auto own = std::find_if(printed.rbegin(), printed.rend(), [&](const auto* one) {
     return !beside_others || raised_as(one->error).failure != Failure::communication;
