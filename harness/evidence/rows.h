@@ -589,6 +589,7 @@ struct Stopped {
 // The ranks have ended, on purpose or by a failure, and are started again: what they write from now on is their next life.
 struct Relaunched {
   static constexpr const char* kKind = "relaunched";
+  static constexpr const char* kWell = "they exited with 0";  // a reason: nothing had failed
   int life = 1;        // 1: the second one
   std::string reason;  // "killed in step 3, phase save", "rank 1 exited with 1: ValueError: no data"
 };

@@ -123,7 +123,10 @@ std::string scope_of(const Scenario& scenario, const Judgement& judged) {
 // A launcher of the user's own may start the ranks again: the last life is judged, and the others are told.
 void tell_earlier_lives(const Evidence& evidence, Judgement& last) {
   std::vector<std::string> ends;
-  for (const auto& relaunched : evidence.relaunches) ends.push_back(relaunched.row.reason);
+  for (const auto& relaunched : evidence.relaunches) {
+    if (relaunched.row.reason != Relaunched::kWell) ends.push_back(relaunched.row.reason);
+  }
+  if (ends.empty()) return;
   const std::string told =
       "the launcher had started the ranks again after " + nsa::join(ends, ", then after ");
   const auto add = [&](std::string& text) {

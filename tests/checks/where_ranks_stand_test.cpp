@@ -81,7 +81,7 @@ TEST_F(WhereRanksStand, FramesBeginWithTheLineOfTheUsersOwnAndEndWithTheInnermos
 
 TEST_F(WhereRanksStand, AChildThatWaitsInTheUsersOwnCodeIsToldAndAnIdleHelperIsNot) {
   const RankState state = rank(0, {"select (selectors.py:4)", kLoop});
-  child({"python3", 7, "S", 0, {"read (resource_tracker.py:9)"}});
+  child({"python3", 7, "S", 0, {"main (multiprocessing/resource_tracker.py:9)"}});
   child({"python3", 8, "S", 0, {kReduce}}, true);  // with a time limit
   EXPECT_EQ(waiting_children(state), "");
   child({"pt_data_worker", 9, "S", 0, {"wait (a.py:1)", "log (train.py:31): with lock:"}});

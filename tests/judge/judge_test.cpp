@@ -169,7 +169,8 @@ TEST(Judge, OfACommandThatStartedItsRanksAgainTheLastLifeIsJudgedAndAllAreTold) 
   evidence.exited.push_back({harness::kController, 5, {}});
   EXPECT_EQ(harness::judge(evidence, checks).outcome, Outcome::crash);
   evidence.relaunches.push_back({harness::kController, 10, {1, "rank 1 exited with 1"}});
-  evidence.relaunches.push_back({harness::kController, 20, {2, "rank 0 exited with 3"}});
+  evidence.relaunches.push_back({harness::kController, 15, {2, harness::Relaunched::kWell}});
+  evidence.relaunches.push_back({harness::kController, 20, {3, "rank 0 exited with 3"}});
   const harness::Judgement good = harness::judge(evidence, checks);
   EXPECT_EQ(good.outcome, Outcome::pass) << good.reason;
   const std::string lives =

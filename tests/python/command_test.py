@@ -191,6 +191,8 @@ TABLE = {
     "spins_for_a_peer": (ranks(answers([DONE, WAITS], SPINS), answers([DONE], STUCK)), "HANG", "HANG.HOST", [1]),
     "spins_for_another": (ranks(answers([DONE, WAITS], SPINS), answers([DONE, OTHER], SPINS)), "FAIL", "DESYNC.SIZE", None),
     "computes_beside_one_that_waits": (ranks(answers([DONE, WAITS], COMPUTES), answers([DONE], COMPUTES)), "PASS", None, None),
+    "wrapped": (["sh", "-c", f"{sys.executable} -c \"import time; time.sleep(2); raise ValueError('bad shard')\"; exit 4"], "CRASH", "CRASH.EXCEPTION", [0]),
+    "wrapped_to_a_file": (["sh", "-c", f"{sys.executable} -c \"import time; time.sleep(2); raise ValueError('in a file')\" > FOLDER/printed 2>&1; exit 4"], "CRASH", "CRASH.EXCEPTION", [0]),
     "good_in_its_third_life": (again(FAILS_TWICE, FAILS_TWICE), "PASS", None, None),
     "good_in_its_second_life": (again(LIVES + "time.sleep(60 if life == 0 else 0)", FAILS_ONCE), "PASS", None, None),
     "fails_in_each_life": (again(LIVES, FAILS_ALWAYS), "CRASH", "CRASH.EXCEPTION", [1]),
@@ -210,6 +212,7 @@ def without_interpreter(folder):
 def judged(name, command, folder):
     if command == ["without_interpreter"]:
         command = [without_interpreter(folder)]
+    command = [word.replace("FOLDER", folder) for word in command]
     options = ["--out", os.path.join(folder, name), "--db", os.path.join(folder, name + ".db"), "--json", "--quiet"]
     done = subprocess.run([PROGRAM, "run", *options, "--", *command], capture_output=True, text=True, check=False)
     try:
@@ -244,6 +247,8 @@ class Command(unittest.TestCase):
         self.assertIn("rank 0: all_reduce, collective 2 of group default", told["spins_for_a_peer"]["cases"][0]["reason"])
         self.assertRegex(json.dumps(told["leaves_a_child"]), r"without nohup and &: \d+ \(sleep 600.25\)")
         self.assertEqual(running("600.25"), [])
+        self.assertIn("ValueError: bad shard", told["wrapped"]["cases"][0]["reason"])
+        self.assertIn("ValueError: in a file", told["wrapped_to_a_file"]["cases"][0]["reason"])
         again_after = "the launcher had started the ranks again after rank "
         for name, lives in (("good_in_its_third_life", 2), ("good_in_its_second_life", 1), ("fails_in_each_life", 2)):
             reason = told[name]["cases"][0]["reason"]

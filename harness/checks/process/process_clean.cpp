@@ -5,6 +5,7 @@
 #include <array>
 #include <csignal>
 #include <optional>
+#include <set>
 
 #include "harness/checks/departures.h"
 #include "harness/checks/gradients/overwritten.h"
@@ -110,13 +111,19 @@ class Ends {
     return "";
   }
 
-  // What was caught, or was of a process that nobody waited for, and is no failure of the command.
-  [[nodiscard]] std::string told_errors() const {
-    std::vector<std::string> errors;
+  [[nodiscard]] std::set<std::string> somebodys_errors() const {
+    std::set<std::string> errors;
     for (const auto& row : evidence_.facts) {
       if (row.process == kController && row.row.name == kSomebodysErrorFact)
-        errors.push_back("\"" + first_line(row.row.value) + "\"");
+        errors.insert("\"" + first_line(row.row.value) + "\"");
     }
+    return errors;
+  }
+
+  // What was caught, or was of a process that nobody waited for, and is no failure of the command.
+  [[nodiscard]] std::string told_errors() const {
+    const std::set<std::string> all = somebodys_errors();
+    const std::vector<std::string> errors(all.begin(), all.end());
     return errors.empty() ? "" : "; exceptions were printed all the same: " + nsa::join(errors);
   }
 
@@ -291,16 +298,14 @@ class Ends {
                   : exited.exit_code == 0  ? "exit_early"
                                            : "exit";
     if (exited.exit_code != 0) end.facts["exit_code"] = exited.exit_code;
-    std::vector<std::string> others;  // that printed what may be its error
+    const std::set<std::string> others = somebodys_errors();
     for (const auto& row : evidence_.facts) {
       const bool told = row.process == rank && row.row.name == kLastLineFact;
       if (told && end.variant == "exit") end.facts["last_line"] = first_line(row.row.value);
-      if (row.process == kController && row.row.name == kSomebodysErrorFact)
-        others.push_back("\"" + first_line(row.row.value) + "\"");
     }
     if (!others.empty() && end.variant == "exit") {
       end.variant = "exit_somebody";
-      end.facts["errors"] = nsa::join(others);
+      end.facts["errors"] = nsa::join(std::vector<std::string>(others.begin(), others.end()));
       end.facts.erase("last_line");
     }
     set_place(rank, end);

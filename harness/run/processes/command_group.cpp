@@ -554,7 +554,7 @@ std::string CommandGroup::how_life_ended() const {
   }
   const bool all_well = std::all_of(
       ranks_.begin(), ranks_.end(), [](const auto& entry) { return is_good(entry.second.end); });
-  if (ended.empty()) return all_well ? "they exited with 0" : "they ended, and how is not known";
+  if (ended.empty()) return all_well ? Relaunched::kWell : "they ended, and how is not known";
   return nsa::join(ended, "; ");
 }
 

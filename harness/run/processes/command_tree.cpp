@@ -128,9 +128,7 @@ pid_t CommandTree::worker(pid_t command) const {
     if (children.empty()) return at;
     const auto& [speaks, likely] = *children.rbegin();
     const bool trains = proc_file(at, "maps").find("/libtorch") != std::string::npos;
-    const bool is_python = all_.at(at).name.starts_with("python");
-    const int least = trains ? 2 : is_python ? 1 : 0;  // what does more does not wait for less
-    if (likely.size() != 1 || speaks < least) return at;
+    if (likely.size() != 1 || speaks < (trains ? 2 : 1)) return at;
     at = likely.front();
   }
   return at;

@@ -33,7 +33,7 @@ class CommandTree {
   [[nodiscard]] std::vector<FoundRank> ranks() const;
   [[nodiscard]] const std::vector<pid_t>& processes() const { return mine_; }
   [[nodiscard]] bool knows(pid_t pid) const { return all_.contains(pid); }  // at the last scan
-  // The process that does the work of a command without ranks: it stands below shells and other processes that only wait for it.
+  // The process that does the work of a command without ranks: a Python below shells and other processes that only wait for it.
   // Where they wait for several, and not one of these alone has LibTorch, it is the one that waits.
   [[nodiscard]] pid_t worker(pid_t command) const;
   // The rank that this process belongs to, itself or the nearest of its ancestors: `candidates` are pids of ranks. 0: it is none's.
