@@ -277,7 +277,10 @@ namespace {
 Doing without_peers(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return Doing::computing;
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
-  const bool polled = process.wake_ups >= kWakeUpsOfAHang && process.polled_ms >= process.polls_ms;
+  // A thread beside one that waits without a limit may poll as it likes.
+  const bool main_polls = !process.after->threads.empty() && sleeps(*process.after, 0);
+  const bool is_borne = main_polls && process.polled_ms < process.polls_ms;
+  const bool polled = process.wake_ups >= kWakeUpsOfAHang && !is_borne;
   if (doing == Doing::sleeping && polled) return Doing::waiting;
   // It polls for its peers, or looks again and again whether they are there.
   if (doing == Doing::sleeping && is_joining(*process.before) && is_joining(*process.after))

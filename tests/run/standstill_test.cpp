@@ -278,6 +278,14 @@ TEST(Standstill, AWaitThatWakesUpAgainAndAgainIsOneOnceItHasLastedForLong) {
   EXPECT_EQ(slowed_by(looked), Doing::waiting);
   looked.wake_ups = kWakeUpsOfAHang - 1;
   EXPECT_EQ(slowed_by(looked), Doing::sleeping);
+  Observation lock = seen(0, "futex", false, 100);  // beside a thread that polls
+  lock.threads.push_back(poll.threads[0]);
+  lock.threads[1].thread = "monitor 5";
+  Looked waits{&lock, &lock, 2'000};
+  waits.polls_ms = 80'000;
+  EXPECT_EQ(slowed_by(waits), Doing::sleeping);
+  waits.wake_ups = kWakeUpsOfAHang;
+  EXPECT_EQ(slowed_by(waits), Doing::waiting);
 }
 
 // A monitor is a child of a rank that waits for a lock, or for its peers.

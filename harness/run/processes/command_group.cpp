@@ -168,13 +168,13 @@ void CommandGroup::find_ranks() {
 // lives.
 void CommandGroup::find_worker() {
   if (ranks_say_so_ || command_ended_ms_) return;
-  const pid_t worker = tree_.worker(command_);
-  const bool twice = std::exchange(worker_, worker) == worker;
   const auto rank = ranks_.find(0);
+  const bool has_one = rank != ranks_.end() && !rank->second.ended_ms;
+  const pid_t worker = tree_.worker(has_one ? rank->second.pid : command_);
+  const bool twice = std::exchange(worker_, worker) == worker;
   if (!twice || worker == command_ || (rank != ranks_.end() && rank->second.pid == worker)) return;
-  if (rank != ranks_.end() && rank->second.said_hello) return;
-  if (rank != ranks_.end() && rank->second.pid != command_ && rank->second.ended_ms)
-    begin_life(restarts_);
+  if (has_one && rank->second.said_hello) return;  // it trains, and waits for a tool
+  if (rank != ranks_.end() && !has_one) begin_life(restarts_);
   meet(0, worker);
 }
 
