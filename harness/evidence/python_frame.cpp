@@ -54,7 +54,8 @@ bool is_of_user(const std::string& frame) {
 std::string users_line(const std::vector<std::string>& frames) {
   const auto own = std::find_if(frames.begin(), frames.end(), &is_of_user);
   if (own == frames.end()) return "";
-  return own->ends_with(':') ? own->substr(0, own->size() - 1) : *own;
+  const bool goes_on = own->ends_with(':') || own->ends_with(',');
+  return goes_on ? own->substr(0, own->size() - 1) : *own;
 }
 
 }  // namespace harness

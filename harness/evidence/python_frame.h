@@ -21,7 +21,7 @@ namespace harness {
 
 [[nodiscard]] bool is_of_user(const std::string& frame);
 
-// The innermost one of the user's own, without a colon at its end; "" if there is none.
+// The innermost one of the user's own, without a colon or a comma at its end; "" if there is none.
 [[nodiscard]] std::string users_line(const std::vector<std::string>& frames);
 
 }  // namespace harness

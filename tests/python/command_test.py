@@ -191,6 +191,7 @@ TABLE = {
     "spins_for_a_peer": (ranks(answers([DONE, WAITS], SPINS), answers([DONE], STUCK)), "HANG", "HANG.HOST", [1]),
     "spins_for_another": (ranks(answers([DONE, WAITS], SPINS), answers([DONE, OTHER], SPINS)), "FAIL", "DESYNC.SIZE", None),
     "computes_beside_one_that_waits": (ranks(answers([DONE, WAITS], COMPUTES), answers([DONE], COMPUTES)), "PASS", None, None),
+    "no_text": (python("import sys, time; sys.stderr.reconfigure(errors='surrogateescape'); raise OSError('caf\\udce9/shard')"), "CRASH", "CRASH.EXCEPTION", [0]),
     "wrapped": (["sh", "-c", f"{sys.executable} -c \"import time; time.sleep(2); raise ValueError('bad shard')\"; exit 4"], "CRASH", "CRASH.EXCEPTION", [0]),
     "wrapped_to_a_file": (["sh", "-c", f"{sys.executable} -c \"import time; time.sleep(2); raise ValueError('in a file')\" > FOLDER/printed 2>&1; exit 4"], "CRASH", "CRASH.EXCEPTION", [0]),
     "good_in_its_third_life": (again(FAILS_TWICE, FAILS_TWICE), "PASS", None, None),
@@ -249,6 +250,7 @@ class Command(unittest.TestCase):
         self.assertEqual(running("600.25"), [])
         self.assertIn("ValueError: bad shard", told["wrapped"]["cases"][0]["reason"])
         self.assertIn("ValueError: in a file", told["wrapped_to_a_file"]["cases"][0]["reason"])
+        self.assertIn("OSError: caf\ufffd/shard", told["no_text"]["cases"][0]["reason"])
         again_after = "the launcher had started the ranks again after rank "
         for name, lives in (("good_in_its_third_life", 2), ("good_in_its_second_life", 1), ("fails_in_each_life", 2)):
             reason = told[name]["cases"][0]["reason"]

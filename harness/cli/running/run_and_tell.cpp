@@ -70,7 +70,8 @@ int print_result(RunSession& session, const Telling& telling, bool quiet) {
     }
     if (telling.more) telling.more(session.records(), lines, object);
     if (telling.json) {
-      std::cout << object.dump() << "\n";
+      // What a command printed may be in it, in whatever encoding.
+      std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     } else {
       if (!quiet) print_end(session);
       std::cout << lines;
