@@ -250,8 +250,9 @@ void CommandGroup::begin_life(int restarts) {
   for (auto& [path, output] : outputs_) output.ranks.clear();
   ranks_.clear();
   world_ = 0;
+  // The new ones meet with what the old ones left in the launcher's store: a wait for that is the launcher's to end.
+  restarting_since_ms_ = restarts > restarts_ ? now_ms() : 0;
   restarts_ = restarts;
-  restarting_since_ms_ = 0;
 }
 
 void CommandGroup::put_stacks(int number, Observation& seen) const {
@@ -344,7 +345,7 @@ void CommandGroup::end(int number, Rank& rank, std::optional<ExitStatus> status)
   rank.end = status;
   rank.pidfd.reset();
   const bool restarts = number != kLauncher && !is_good(status) && restarts_ < most_restarts_;
-  if (restarts && restarting_since_ms_ == 0) restarting_since_ms_ = now_ms();
+  if (restarts) restarting_since_ms_ = now_ms();
   const bool goes_on = !ranks_say_so_ && rank.pid != command_;  // the shell may start another one
   const bool well = is_good(status) || restarts || goes_on || (!status && number != kLauncher);
   watch_.ended(number, well, told_end(status));

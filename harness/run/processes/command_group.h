@@ -116,7 +116,7 @@ class CommandGroup {
   int restarts_ = 0;           // of all ranks, as the launcher counts them
   int most_restarts_ = 0;
   int lives_ended_ = 0;
-  std::int64_t restarting_since_ms_ = 0;  // 0: it is not about to start them again
+  std::int64_t restarting_since_ms_ = 0;  // 0: it is not starting them again
   Printed printed_;                       // in this life
   // Files that processes of the command print to instead, by path: the ranks that do, and how large the file was when it was found.
   struct Output {
