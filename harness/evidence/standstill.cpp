@@ -50,9 +50,13 @@ bool has_far_limit(const ThreadStack& thread) {
   return thread.timed && thread.left_ms > kFarLimitMs;
 }
 
+bool is_main_of(const ChildProcess& child, const ThreadStack& thread) {
+  return thread.thread.ends_with(" " + std::to_string(child.pid));
+}
+
 bool is_of_child(const Observation& look, const ThreadStack& thread) {
   return std::any_of(look.children.begin(), look.children.end(), [&](const ChildProcess& child) {
-    return thread.thread.ends_with(" " + std::to_string(child.pid));
+    return is_main_of(child, thread);
   });
 }
 
@@ -88,7 +92,7 @@ bool may_wait_for_child(const Observation& look) {
   const bool hears = std::find(kFromChild.begin(), kFromChild.end(), main.call) != kFromChild.end();
   if ((hears && !has_far_limit(main)) || waits_for_child(look)) return true;
   return std::any_of(look.threads.begin(), look.threads.end(), [&](const ThreadStack& thread) {
-    return (thread.call == "wait4" || thread.call == "waitid") && !is_of_child(look, thread);
+    return waits_for_process(thread.call) && !is_of_child(look, thread);
   });
 }
 
@@ -126,8 +130,7 @@ bool has_work(const ChildProcess& child) {
 // Between two looks it stayed in one wait without a limit. A sleep that ends beyond all patience is such a wait.
 bool stays(const ThreadStack& before, const ThreadStack& after) {
   const bool soon = (after.timed || is_plain_sleep(after)) && !has_far_limit(after);
-  const bool waits_itself = after.call == "wait4" || after.call == "waitid";
-  return after.state == "S" && !soon && !waits_itself && !after.call.empty() &&
+  return after.state == "S" && !soon && !waits_for_process(after.call) && !after.call.empty() &&
          after.call == before.call && after.switches >= 0 && after.switches == before.switches;
 }
 
@@ -241,6 +244,18 @@ bool is_inside_nccl(const Observation& look) {
   });
 }
 
+bool waits_for_process(std::string_view call) {
+  return call == "wait4" || call == "waitid";
+}
+
+const ThreadStack* main_thread_of(const Observation& look, const ChildProcess& child) {
+  const auto at =
+      std::find_if(look.threads.begin(), look.threads.end(), [&](const ThreadStack& thread) {
+        return is_main_of(child, thread);
+      });
+  return at == look.threads.end() ? nullptr : &*at;
+}
+
 std::vector<const ChildProcess*> stuck_children(const Observation& before,
                                                 const Observation& after) {
   const bool by_stack = waits_for_child(after);
@@ -258,12 +273,8 @@ std::vector<const ChildProcess*> stuck_children(const Observation& before,
   }
   std::vector<const ChildProcess*> stuck;
   for (const ChildProcess& child : after.children) {
-    const std::string id = " " + std::to_string(child.pid);
-    const auto main =
-        std::find_if(after.threads.begin(), after.threads.end(), [&](const ThreadStack& thread) {
-          return thread.thread.ends_with(id);
-        });
-    if (main == after.threads.end()) continue;
+    const ThreadStack* main = main_thread_of(after, child);
+    if (main == nullptr) continue;
     const bool is_waited_for = by_stack && (has_work(child) || is_plain_sleep(*main));
     if (!is_waited_for && (!child.writes_to_rank || may_read_later)) continue;
     const ThreadStack* earlier = thread_named(before, main->thread);

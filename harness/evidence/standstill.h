@@ -69,6 +69,11 @@ inline constexpr std::int64_t kFarLimitMs = 300'000;
 inline constexpr std::string_view kAnotherThread =
     "another thread: ";  // such a frame begins so if it is none of the main thread
 
+// In a call that ends when another process does.
+[[nodiscard]] bool waits_for_process(std::string_view call);
+// The main thread of a child, which stands among those of its rank; nothing where it was not looked at.
+[[nodiscard]] const ThreadStack* main_thread_of(const Observation& look, const ChildProcess& child);
+
 // Children without which the process cannot go on, though it looks at them again and again: between the looks the child stayed in
 // a pipe that is full and that the process itself should read; or the process's main thread is inside the code of Python or torch
 // that waits for a child (a loader, a pool, join, a pipe, subprocess), and the child stayed in one wait without a limit or in a

@@ -205,7 +205,8 @@ class Tracebacks {
   std::optional<PrintedFrame> last_;  // whose text comes next
 };
 
-void read_launcher(std::string_view line, Printed& printed) {
+// `table_rank`: that the table named in the line before.
+void read_launcher(std::string_view line, std::optional<long>& table_rank, Printed& printed) {
   if (const auto pid = number_after(line, "Sending process ")) {
     if (line.find(" closing signal ") != std::string_view::npos) {
       printed.closed.insert(static_cast<pid_t>(*pid));
@@ -217,10 +218,10 @@ void read_launcher(std::string_view line, Printed& printed) {
   if (code && pid) printed.exit_codes[static_cast<pid_t>(*pid)] = static_cast<int>(*code);
   // Of its table of failures: "rank      : 0 (local_rank: 0)", and in the next line "exitcode  : 2 (pid: 4711)".
   constexpr std::string_view kRank = "  rank      : ";
-  if (line.starts_with(kRank)) printed.table_rank = number_after(line, kRank);
-  if (code && pid && printed.table_rank) {
-    printed.table[static_cast<int>(*printed.table_rank)] = static_cast<pid_t>(*pid);
-    printed.table_rank.reset();
+  if (line.starts_with(kRank)) table_rank = number_after(line, kRank);
+  if (code && pid && table_rank) {
+    printed.table[static_cast<int>(*table_rank)] = static_cast<pid_t>(*pid);
+    table_rank.reset();
   }
 }
 
@@ -349,7 +350,8 @@ void read_printed(std::istream& stream, Printed& printed, std::optional<int> of)
   std::map<std::optional<int>, Tracebacks> of_rank;
   std::map<std::optional<int>, Aborts> aborts;
   std::map<std::optional<int>, FatalError> fatal;
-  std::map<std::optional<int>, bool> joined;     // the next exception comes from the one before
+  std::map<std::optional<int>, bool> joined;  // the next exception comes from the one before
+  std::optional<long> table_rank;
   std::optional<int> spawned;                    // whose lines come without a prefix
   bool launcher = false;                         // from here on the launcher speaks
   std::map<std::optional<int>, bool> of_thread;  // the next traceback is that of a thread
@@ -366,7 +368,7 @@ void read_printed(std::istream& stream, Printed& printed, std::optional<int> of)
     const bool in_traceback = of_rank[rank].is_inside() || line.ends_with(kTraceback);
     const bool is_own = !launcher && !named && !in_traceback && !is_log_of_torch(line);
     if (is_own && !blank) printed.last_line = line;
-    read_launcher(line, printed);
+    read_launcher(line, table_rank, printed);
     read_spawner(line, printed);
     read_nccl(line, printed);
     if (joins_two(line)) joined[rank] = true;

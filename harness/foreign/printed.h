@@ -37,7 +37,6 @@ struct Printed {
   std::vector<std::pair<std::optional<int>, std::string>> fatal_lines;
   std::map<pid_t, int> exit_codes;  // as torchrun tells it; negative: the number of a signal
   std::map<int, pid_t> table;       // of torchrun: the ranks that failed
-  std::optional<long> table_rank;   // whose line comes next
   std::map<int, int>
       spawned;  // the same by the number of the process, as torch.multiprocessing tells it
   std::set<pid_t> closed;     // processes that torchrun ended itself

@@ -13,6 +13,7 @@ import time
 
 from nsa_harness import flight, stacks
 from nsa_harness.channel import HEARTBEAT_S, Channel
+from nsa_harness.rank_of_process import connected
 
 ADDRESS = "NSA_HARNESS_SOCKET"  # variable: path of a Unix socket in the folder of the case
 LET_GO_S = 5.0  # that threads get at the end to come back from torch, and those of torch to let go of what they called
@@ -20,23 +21,6 @@ LAST_WORDS_S = 2.0  # that the controller gets at the end to read some of what i
 MOST_LAST_WORDS_S = 30.0
 MOST_KEPT = 32 << 20  # bytes: recorded steps of a large model, and hours of others
 LOST = "lines_lost"  # the fact that says how many
-
-
-def connected(path):
-    """A socket's path may be longer than a socket's address (107 bytes): it is reached through its folder."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # The controller reads at intervals: what is told of a recorded step should fit.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        connection.setblocking(False)
-        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
-    except OSError as error:
-        connection.close()
-        raise OSError(error.errno, f"cannot reach nsa-harness: {error.strerror}", path) from None
-    finally:
-        os.close(folder)
-    return connection
 
 
 class SocketChannel(Channel):

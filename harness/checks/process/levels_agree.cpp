@@ -97,7 +97,8 @@ class Levels {
     for (const auto& [place, found] : values_of(own.losses)) {
       const auto wanted = of_other.find(place);
       if (wanted == of_other.end()) continue;
-      const Said said = agree(number(found), number(wanted->second), on_device() ? kSameOnDevice : 0);
+      const Said said =
+          agree(number(found), number(wanted->second), on_device() ? kSameOnDevice : 0);
       if (said == Said::not_finite) {
         lacks("a finite loss", place.first, place.second, own, other);
         continue;

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "harness/checks/attention/backend/chosen_route.h"
+#include "harness/checks/departures.h"
 #include "harness/checks/list.h"
 #include "harness/checks/parameter_names.h"
 #include "harness/checks/process/least_squares.h"
-#include "harness/checks/departures.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {

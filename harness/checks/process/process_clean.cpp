@@ -111,20 +111,20 @@ class Ends {
     return "";
   }
 
-  [[nodiscard]] std::set<std::string> somebodys_errors() const {
+  // "KeyError: 3", "KeyError: 4", each once.
+  [[nodiscard]] std::string somebodys_errors() const {
     std::set<std::string> errors;
     for (const auto& row : evidence_.facts) {
       if (row.process == kController && row.row.name == kSomebodysErrorFact)
         errors.insert("\"" + first_line(row.row.value) + "\"");
     }
-    return errors;
+    return nsa::join(std::vector<std::string>(errors.begin(), errors.end()));
   }
 
   // What was caught, or was of a process that nobody waited for, and is no failure of the command.
   [[nodiscard]] std::string told_errors() const {
-    const std::set<std::string> all = somebodys_errors();
-    const std::vector<std::string> errors(all.begin(), all.end());
-    return errors.empty() ? "" : "; exceptions were printed all the same: " + nsa::join(errors);
+    const std::string errors = somebodys_errors();
+    return errors.empty() ? "" : "; exceptions were printed all the same: " + errors;
   }
 
   void judge_rank(int rank) {
@@ -298,14 +298,14 @@ class Ends {
                   : exited.exit_code == 0  ? "exit_early"
                                            : "exit";
     if (exited.exit_code != 0) end.facts["exit_code"] = exited.exit_code;
-    const std::set<std::string> others = somebodys_errors();
+    const std::string others = somebodys_errors();
     for (const auto& row : evidence_.facts) {
       const bool told = row.process == rank && row.row.name == kLastLineFact;
       if (told && end.variant == "exit") end.facts["last_line"] = first_line(row.row.value);
     }
     if (!others.empty() && end.variant == "exit") {
       end.variant = "exit_somebody";
-      end.facts["errors"] = nsa::join(std::vector<std::string>(others.begin(), others.end()));
+      end.facts["errors"] = others;
       end.facts.erase("last_line");
     }
     set_place(rank, end);

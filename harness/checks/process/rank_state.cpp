@@ -241,12 +241,10 @@ std::string waiting_children(const RankState& rank) {
     const std::string own = users_line(child.frames);
     const std::string& place = own.empty() && !child.frames.empty() ? child.frames.front() : own;
     const std::string id = " " + std::to_string(child.pid);
-    const auto main = std::find_if(
-        look->row.threads.begin(), look->row.threads.end(), [&](const ThreadStack& thread) {
-          return thread.thread.ends_with(id);
-        });
-    if (main == look->row.threads.end() || main->state != "S" || main->timed) continue;
-    if (main->call == "wait4" || main->call == "waitid") continue;  // what it waits for is told
+    const ThreadStack* main = main_thread_of(look->row, child);
+    if (main == nullptr || main->state != "S" || main->timed) continue;
+    if (waits_for_process(main->call))
+      continue;  // the child that it waits for has an entry of its own
     if (parts.size() == kMost || (place.empty() && !waits_for_data(*main))) continue;
     const bool full = main->call == "write" || main->call == "writev";
     parts.push_back((parts.empty() ? "its child " : "child ") + child.name + id + " waits" +

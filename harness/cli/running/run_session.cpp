@@ -407,14 +407,14 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   evidence.folder = options.folder;
   RunnerHooks hooks;
   StandingLine standing([this](const std::string& line) { tell(line); }, !plan_.quiet);
-  const bool tells = the_case.scenario.is_command();
-  if (the_case.scenario.is_command()) {
+  const bool is_command = the_case.scenario.is_command();
+  if (is_command) {
     options.asked = &asked_to_tell();
     options.pass_on = &to_pass_on();
   }
   hooks.on_event = [&](const Event& event) {
     progress_.on_event(position, event);
-    if (tells) standing.on_event(event);
+    if (is_command) standing.on_event(event);
   };
   hooks.on_kept = [&](const Event& event) { evidence.add(event); };
   hooks.on_tick = [&] {

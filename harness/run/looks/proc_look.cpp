@@ -222,14 +222,17 @@ Observation look_at(int process, int look, pid_t pid, const Processes& all) {
   return observation;
 }
 
+bool is_python(std::string_view process_name) {
+  return process_name.starts_with("python") || process_name.starts_with("pt_");
+}
+
 void put_python_frames(pid_t pid, const FramesOf& frames_of, Observation& seen) {
   constexpr int kMostChildren = 4;
   if (!frames_of || seen.threads.empty()) return;
   seen.threads.front().frames = frames_of(pid, false);
   int asked = 0;
   for (ChildProcess& child : seen.children) {
-    const bool is_python = child.name.starts_with("python") || child.name.starts_with("pt_");
-    if (seen.look != 1 || !is_python || asked == kMostChildren) continue;
+    if (seen.look != 1 || !is_python(child.name) || asked == kMostChildren) continue;
     ++asked;
     child.frames = frames_of(child.pid, true);
   }

@@ -59,6 +59,9 @@ using Processes = std::map<pid_t, ProcessState>;
 // The main thread's frames of a Python process, innermost first; may be empty. `quickly`: from what answers within a second.
 using FramesOf = std::function<std::vector<std::string>(pid_t pid, bool quickly)>;
 
+// As far as its name says.
+[[nodiscard]] bool is_python(std::string_view process_name);
+
 // Puts the frames of process `pid` into the look at it and, into the second look (1), those of the first few Python processes
 // that it has started, such as the workers of its loader.
 void put_python_frames(pid_t pid, const FramesOf& frames_of, Observation& seen);

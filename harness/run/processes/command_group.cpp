@@ -31,6 +31,12 @@ constexpr std::int64_t kRestartMs = 60'000;
 constexpr std::int64_t kLastDumpMs = 3'000;
 constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
 
+std::optional<std::streamoff> bytes_of(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  return error ? std::nullopt : std::optional(static_cast<std::streamoff>(bytes));
+}
+
 bool has_ended(const Fd& pidfd) {
   pollfd ended = {pidfd.get(), POLLIN, 0};
   return !pidfd.is_open() || poll(&ended, 1, 0) > 0;
@@ -74,7 +80,8 @@ CommandGroup::CommandGroup(const RunnerOptions& options,
       keeper_(Process::spawn(with_address(keeper, callers_.address(), origin_ms, flights_))),
       output_(keeper.out_path, keeper.err_path),
       tree_(keeper_.pid()),
-      memory_kills_before_(options.memory.kills()) {}
+      memory_kills_before_(options.memory.kills()),
+      printouts_{{output_.out_path()}, {output_.err_path()}} {}
 
 void CommandGroup::run() {
   while (!keeper_.reaped()) {
@@ -191,16 +198,17 @@ void CommandGroup::find_outputs() {
       const std::string path = std::filesystem::read_symlink(link, error).string();
       const bool own = path == output_.out_path() || path == output_.err_path();
       if (error || own || !std::filesystem::is_regular_file(path, error)) continue;
-      auto at = outputs_.find(path);
-      if (at == outputs_.end() && outputs_.size() < kMost) {
-        const auto bytes = std::filesystem::file_size(path, error);
-        at = outputs_.emplace(path, Output{{}, error ? 0 : static_cast<std::streamoff>(bytes)})
-                 .first;
+      auto at = std::find_if(printouts_.begin(), printouts_.end(), [&](const Printout& known) {
+        return known.path == path;
+      });
+      if (at == printouts_.end()) {
+        if (printouts_.size() == kMost + 2) continue;  // two are of the record
+        at = printouts_.insert(at, Printout{path});
+        at->from = bytes_of(path).value_or(0);
       }
-      if (at == outputs_.end()) continue;
       const pid_t owner = tree_.owner(all[i], pids);
       for (const auto& [number, rank] : ranks_) {
-        if (rank.pid == owner) at->second.ranks.insert(number);
+        if (rank.pid == owner) at->ranks.insert(number);
       }
     }
   }
@@ -240,14 +248,10 @@ void CommandGroup::begin_life(int restarts) {
   digests_ = StepDigests(options_.folder);
   stalls_ = Stalls();
   printed_ = Printed();
-  std::vector<std::string> paths = {output_.out_path(), output_.err_path()};
-  for (const auto& [path, output] : outputs_) paths.push_back(path);
-  for (const std::string& path : paths) {
-    std::error_code error;
-    const auto bytes = std::filesystem::file_size(path, error);
-    if (!error) read_up_to_[path] = static_cast<std::streamoff>(bytes);
+  for (Printout& printout : printouts_) {
+    printout.ranks.clear();
+    printout.from = bytes_of(printout.path).value_or(printout.from);
   }
-  for (auto& [path, output] : outputs_) output.ranks.clear();
   ranks_.clear();
   world_ = 0;
   // The new ones meet with what the old ones left in the launcher's store: a wait for that is the launcher's to end.
@@ -290,6 +294,9 @@ int CommandGroup::number_of(pid_t pid, std::string_view line) {
     tree_.scan(now_ms());
     find_ranks();
   }
+  for (const auto& [number, rank] : ranks_) {  // of nearly every line; a line may be long
+    if (rank.pid == pid && (ranks_say_so_ || rank.says_so)) return number;
+  }
   constexpr int kMostRanks = 1'000'000;
   const auto row = nlohmann::json::parse(line, nullptr, false);
   const bool tells =
@@ -301,8 +308,8 @@ int CommandGroup::number_of(pid_t pid, std::string_view line) {
       pids.push_back(rank.pid);
       continue;
     }
-    if (ranks_say_so_ || rank.says_so || !tells || said == number) {
-      rank.says_so = rank.says_so || tells;
+    if (!tells || said == number) {
+      rank.says_so = tells;
       return number;
     }
     meet_rank(said, pid);  // it was taken for rank 0
@@ -490,21 +497,21 @@ void CommandGroup::record_ends() {
 }
 
 void CommandGroup::record_ends_of_life() {
-  for (const std::string& path : {output_.out_path(), output_.err_path()}) {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) continue;  // the command's own doing
-    std::ifstream stream(path);
-    stream.seekg(read_up_to_[path]);
-    read_printed(stream, printed_);
-  }
   std::map<int, std::string> last_lines;
-  for (const auto& [path, output] : outputs_) {
-    std::ifstream stream(path);
-    stream.seekg(std::max(output.from, read_up_to_[path]));
-    const bool one = output.ranks.size() == 1;
-    const std::string before = std::exchange(printed_.last_line, "");
-    read_printed(stream, printed_, one ? std::optional(*output.ranks.begin()) : std::nullopt);
-    if (one && !printed_.last_line.empty()) last_lines[*output.ranks.begin()] = printed_.last_line;
+  for (const Printout& printout : printouts_) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(printout.path, error))
+      continue;  // the command's own doing
+    std::ifstream stream(printout.path);
+    stream.seekg(printout.from);
+    const bool own = printout.path == output_.out_path() || printout.path == output_.err_path();
+    const bool one = printout.ranks.size() == 1;
+    const std::string before = printed_.last_line;
+    if (!own) printed_.last_line.clear();
+    read_printed(stream, printed_, one ? std::optional(*printout.ranks.begin()) : std::nullopt);
+    if (own) continue;
+    if (one && !printed_.last_line.empty())
+      last_lines[*printout.ranks.begin()] = printed_.last_line;
     printed_.last_line = before;
   }
   // Ranks that ended before any scan could find them, as where there is no such script.

@@ -118,16 +118,17 @@ class CommandGroup {
   int lives_ended_ = 0;
   std::int64_t restarting_since_ms_ = 0;  // 0: it is not starting them again
   Printed printed_;                       // in this life
-  // Files that processes of the command print to instead, by path: the ranks that do, and how large the file was when it was found.
-  struct Output {
-    std::set<int> ranks;
-    std::streamoff from = 0;
+  // What the command prints to: the two files of the record, and behind them the files that processes of it print to instead.
+  struct Printout {
+    std::string path;
+    std::set<int> ranks = {};  // that print to a file of the user's
+    std::streamoff from =
+        0;  // what was there when it was found, or in the lives before, is not read
   };
-  std::map<std::string, Output> outputs_;
-  std::map<std::string, std::streamoff> read_up_to_;  // of what was printed, in the lives before
-  int told_ = 0;            // of RunnerOptions::asked
-  pid_t worker_ = 0;        // that the last scan found below a command without ranks
-  std::set<pid_t> sought_;  // processes that called before any scan had found them
+  std::vector<Printout> printouts_;
+  int told_ = 0;             // of RunnerOptions::asked
+  pid_t worker_ = 0;         // that the last scan found below a command without ranks
+  std::set<pid_t> sought_;   // processes that called before any scan had found them
   std::int64_t rounds_ = 0;  // of looks at who has ended
   std::string said_by_keeper_;
   ExitStatus keeper_end_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <sys/ioctl.h>
 
+#include "harness/evidence/standstill.h"
 #include "harness/run/looks/system_call.h"
 #include "harness/run/processes/process_end.h"
 #include "nsa/base/text.h"
@@ -51,6 +52,10 @@ std::optional<int> status_of_pidfd(int pidfd) {
   const bool told =
       ioctl(pidfd, _IOWR(0xFF, 11, PidfdInfo), &info) == 0 && (info.mask & kExit) != 0;
   return told ? std::optional<int>(info.exit_code) : std::nullopt;
+}
+
+bool has_torch(pid_t pid) {
+  return proc_file(pid, "maps").find("/libtorch") != std::string::npos;
 }
 
 }  // namespace
@@ -115,20 +120,16 @@ pid_t CommandTree::worker(pid_t command) const {
   pid_t at = command;
   for (int i = 0; i < kDeepest; ++i) {
     const auto call = parse_waiting_call(proc_file(at, "syscall"));
-    const bool waits = call && (call->name == "wait4" || call->name == "waitid");
-    if (!waits && proc_file(at, "wchan") != "do_wait") return at;
+    if (!(call && waits_for_process(call->name)) && proc_file(at, "wchan") != "do_wait") return at;
     std::map<int, std::vector<pid_t>> children;  // by how much speaks for them
     for (const pid_t pid : mine_) {
       const ProcessState& state = all_.at(pid);
       if (state.parent != at || state.state == 'Z') continue;
-      const bool torch = proc_file(pid, "maps").find("/libtorch") != std::string::npos;
-      const bool python = state.name.starts_with("python") || state.name.starts_with("pt_");
-      children[torch ? 2 : python ? 1 : 0].push_back(pid);
+      children[has_torch(pid) ? 2 : is_python(state.name) ? 1 : 0].push_back(pid);
     }
     if (children.empty()) return at;
     const auto& [speaks, likely] = *children.rbegin();
-    const bool trains = proc_file(at, "maps").find("/libtorch") != std::string::npos;
-    if (likely.size() != 1 || speaks < (trains ? 2 : 1)) return at;
+    if (likely.size() != 1 || speaks < (has_torch(at) ? 2 : 1)) return at;
     at = likely.front();
   }
   return at;

@@ -1,6 +1,7 @@
 # Python imports a module of this name when it starts. `nsa-harness run --watch` puts this folder in front of PYTHONPATH, so it is this
 # one. It waits until PyTorch's optimisers are imported and goes on in nsa_harness/first_forward.py, and until torch.distributed is, to say
-# which rank the process is to be; then it imports the sitecustomize that Python would have found without it. Whatever is wrong here, the program starts as it would: an older Python may read this file.
+# which rank the process is to be; then it imports the sitecustomize that Python would have found without it. Whatever is wrong here, the
+# program starts as it would: an older Python may read this file.
 import sys
 
 OPTIMIZERS = "torch.optim.optimizer"
