@@ -3,47 +3,29 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <fcntl.h>
 #include <optional>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness/run/processes/case_mark.h"
-
-extern char** environ;
+#include "harness/run/processes/spawn_process.h"
 
 namespace harness::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The process in a group of its own, stdout into `write_fd`; -1 if it could not be started.
-pid_t spawn(const std::vector<std::string>& argv, int write_fd) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, write_fd, STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&defaults, number);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  std::vector<char*> words;
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  pid_t pid = -1;
-  const Marking of_no_case(0);
-  const int failed = posix_spawnp(&pid, words[0], &actions, &attributes, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  return failed == 0 ? pid : -1;
+// stdout into `write_fd`. Below zero if it could not be started.
+pid_t start_helper(const std::vector<std::string>& argv, int write_fd) {
+  const Fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  Spawn helper;
+  helper.argv = argv;
+  helper.on_path = true;
+  helper.descriptors = {
+      {nothing.get(), STDIN_FILENO}, {write_fd, STDOUT_FILENO}, {nothing.get(), STDERR_FILENO}};
+  return harness::spawn(helper);
 }
 
 // Until the pipe is closed by all that hold it. False when the deadline came first.
@@ -89,7 +71,7 @@ CommandResult run_command(const std::vector<std::string>& argv,
   std::array<int, 2> ends = {-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return result;
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
-  const pid_t pid = spawn(argv, ends[1]);
+  const pid_t pid = start_helper(argv, ends[1]);
   ::close(ends[1]);
   if (pid > 0) {
     result.started = true;

@@ -17,13 +17,13 @@
 #include "harness/run/join/launched_ranks.h"
 #include "harness/run/looks/machine_state.h"
 #include "harness/run/meeting.h"
-#include "harness/run/processes/command_group.h"
+#include "harness/run/processes/found_ranks.h"
 #include "harness/run/processes/guardian.h"
 #include "harness/run/processes/keeper.h"
 #include "harness/run/processes/left_behind.h"
-#include "harness/run/processes/worker_group.h"
 #include "harness/run/record/kept_text.h"
 #include "harness/run/record/run_folder.h"
+#include "harness/run/supervision.h"
 #include "nsa/base/error.h"
 #include "nsa/base/file.h"
 #include "nsa/base/text.h"
@@ -264,9 +264,9 @@ class CaseRun {
     constexpr std::int64_t kPollsFloors = 8;  // a file that comes after a minute is no hang
     of_command.still.polls_ms = kPollsFloors * of_command.still.floor_ms;
     of_command.loading_floors = 0;  // what its processor time tells, the group tells
-    CommandGroup group(options_, of_command, origin_ms_, keeper, sink_);
-    group.run();
-    return group.stop_reason();
+    FoundRanks ranks(options_, of_command, origin_ms_, keeper, sink_);
+    ranks.run();
+    return ranks.stop_reason();
   }
 
   // Gives why they were stopped, "" when they ended by themselves.
@@ -285,7 +285,7 @@ class CaseRun {
   }
 
   std::string run_life(const std::optional<PlannedKill>& kill) {
-    WorkerGroup group(options_, limits_of_life(), origin_ms_, sink_);
+    Supervision group(options_, limits_of_life(), origin_ms_, sink_);
     if (kill) group.plan_kill(*kill);
     std::unique_ptr<LaunchedRanks> launched;
     if (options_.launch.words.empty()) {
@@ -303,7 +303,7 @@ class CaseRun {
     return group.stop_reason();
   }
 
-  void start_here(WorkerGroup& group) {
+  void start_here(Supervision& group) {
     for (int rank = 0; rank < ranks_; ++rank) {
       group.start(rank, request_here(rank));
       // Rank 0 holds it now: were the controller's copy open, nobody would be refused after rank 0's end.
@@ -311,7 +311,7 @@ class CaseRun {
     }
   }
 
-  void add_launched(LaunchedRanks& launched, WorkerGroup& group) {
+  void add_launched(LaunchedRanks& launched, Supervision& group) {
     for (const Fact& fact : launched.facts()) record(fact);
     std::vector<ProcessRequest> requests;
     for (int rank = 0; rank < ranks_; ++rank) requests.push_back(request(rank));
@@ -343,7 +343,7 @@ class CaseRun {
 
   // The twin does the ranks' work one after the other, so it has as much time for each.
   std::string run_twin() {
-    WorkerGroup group(options_, limits(ranks_), origin_ms_, sink_);
+    Supervision group(options_, limits(ranks_), origin_ms_, sink_);
     group.start(kTwin, request_here(kTwin));
     group.run();
     return group.stop_reason();

@@ -23,22 +23,12 @@ Watch::Watch(const SupervisorLimits& limits,
       sink_(sink),
       ask_(std::move(ask)) {}
 
-Watch::Member& Watch::start(int process, pid_t pid) {
+void Watch::started(int process, pid_t pid, Outside& outside) {
   Member& member = members_[process] = Member{};
+  member.outside = &outside;
   member.looks.bears_polls_for(polls_ms_);
   supervisor_.started(process, now_ms());
   record(Started{process, pid});
-  return member;
-}
-
-void Watch::started(int process, pid_t pid) {
-  Member& member = start(process, pid);
-  member.own = std::make_unique<OutsideOfPid>(pid);
-  member.outside = member.own.get();
-}
-
-void Watch::started(int process, pid_t pid, Outside& outside) {
-  start(process, pid).outside = &outside;
 }
 
 void Watch::heard(int process, const Event& event) {

@@ -29,10 +29,9 @@ class Watch {
   // `origin_ms`: monotonic_ms() at the case's beginning.
   Watch(const SupervisorLimits& limits, std::int64_t origin_ms, EventSink& sink, AskForStacks ask);
 
-  // Also where another process takes the number over.
-  void started(int process, pid_t pid);
-  void started(int process, pid_t pid, Outside& outside);  // which lives until reaped() or ended()
-  void heard(int process, const Event& event);             // a checked event of a live process
+  // Also where another process takes the number over. `outside` lives until reaped() or ended().
+  void started(int process, pid_t pid, Outside& outside);
+  void heard(int process, const Event& event);  // a checked event of a live process
   // An Observation that a process made of itself: true where a look waited for it and takes it in.
   [[nodiscard]] bool take_answer(int process, const Event& event);
   // A look from outside that did not come at once; dropped where none waits for it.
@@ -57,7 +56,6 @@ class Watch {
 
  private:
   struct Member {
-    std::unique_ptr<Outside> own;
     Outside* outside = nullptr;
     LookHistory looks;
   };
@@ -74,7 +72,6 @@ class Watch {
   void record(const Row& row) {
     sink_.add(Event::of(kController, now_ms(), row));
   }
-  Member& start(int process, pid_t pid);
   void sample_states();
   void begin_look(const Decision& decision);
   void collect_look();

@@ -20,19 +20,4 @@ class Outside {
   virtual std::optional<Observation> look(int process, int look, const Processes& all) = 0;
 };
 
-// One of this machine, by its number.
-class OutsideOfPid : public Outside {
- public:
-  explicit OutsideOfPid(pid_t pid) : pid_(pid) {}
-  [[nodiscard]] std::optional<ProcessState> state() const override {
-    return read_process_state(pid_);
-  }
-  std::optional<Observation> look(int process, int look, const Processes& all) override {
-    return look_at(process, look, pid_, all);
-  }
-
- private:
-  pid_t pid_;
-};
-
 }  // namespace harness

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <sys/ioctl.h>
 
 #include "harness/evidence/standstill.h"
 #include "harness/run/looks/system_call.h"
-#include "harness/run/processes/process_end.h"
 #include "nsa/base/text.h"
 
 namespace harness {
@@ -36,23 +34,6 @@ constexpr std::array kNumberings = {Numbering{"RANK", "WORLD_SIZE"},
                                     Numbering{"PMIX_RANK", "PMIX_SIZE"},
                                     Numbering{"PMI_RANK", "PMI_SIZE"},
                                     Numbering{"SLURM_PROCID", "SLURM_NTASKS"}};
-
-// struct pidfd_info of linux/pidfd.h, which older systems do not have.
-struct PidfdInfo {
-  std::uint64_t mask = 0;
-  std::uint64_t cgroup = 0;
-  std::array<std::uint32_t, 11> ids{};
-  std::int32_t exit_code = 0;
-};
-
-std::optional<int> status_of_pidfd(int pidfd) {
-  constexpr std::uint64_t kExit = 1U << 3;
-  PidfdInfo info;
-  info.mask = kExit;
-  const bool told =
-      ioctl(pidfd, _IOWR(0xFF, 11, PidfdInfo), &info) == 0 && (info.mask & kExit) != 0;
-  return told ? std::optional<int>(info.exit_code) : std::nullopt;
-}
 
 bool has_torch(pid_t pid) {
   return proc_file(pid, "maps").find("/libtorch") != std::string::npos;
@@ -143,20 +124,6 @@ pid_t CommandTree::owner(pid_t pid, const std::vector<pid_t>& candidates) const 
     pid = at == all_.end() ? 0 : at->second.parent;
   }
   return 0;
-}
-
-std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd) {
-  if (const auto status = status_of_pidfd(pidfd)) return exit_status_of(*status);
-  const std::string stat = proc_file(pid, "stat");
-  const auto state = parse_stat(stat);
-  if (!state || state->state != 'Z') {  // its parent has waited for it meanwhile
-    const auto status = status_of_pidfd(pidfd);
-    return status ? std::optional(exit_status_of(*status)) : std::nullopt;
-  }
-  const std::size_t last =
-      stat.find_last_of(' ');  // its last field is the status, as wait() has it
-  const auto status = nsa::parse_int(stat.substr(last + 1, stat.find('\n', last) - last - 1));
-  return status ? std::optional(exit_status_of(static_cast<int>(*status))) : std::nullopt;
 }
 
 }  // namespace harness

@@ -47,8 +47,4 @@ class CommandTree {
   std::set<pid_t> computed_;
 };
 
-// How a process ended that is no child of this one: from its pidfd (Linux 6.15 and newer), else from /proc as long as its parent
-// has not waited for it. Nothing: neither tells.
-[[nodiscard]] std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd);
-
 }  // namespace harness

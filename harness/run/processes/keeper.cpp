@@ -10,7 +10,6 @@
 #include <iostream>
 #include <optional>
 #include <poll.h>
-#include <spawn.h>
 #include <string>
 #include <string_view>
 #include <sys/ioctl.h>
@@ -27,8 +26,6 @@
 #include "harness/run/processes/kill_exactly.h"
 #include "harness/run/processes/process_end.h"
 #include "nsa/base/text.h"
-
-extern char** environ;
 
 namespace harness {
 namespace {
@@ -184,31 +181,15 @@ class Stream {
   std::size_t lost_ = 0;  // bytes that the file did not take
 };
 
-// As a shell would start it: no signal is blocked or ignored, a process group of its own.
+// As a shell would start it: no signal is blocked or ignored.
 std::optional<pid_t> start_command(char** argv, const Stream& out, const Stream& err) {
-  posix_spawnattr_t attributes{};
-  posix_spawnattr_init(&attributes);
-  sigset_t none{};
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  sigset_t defaults{};
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGXFSZ);
-  sigaddset(&defaults, SIGPIPE);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  posix_spawn_file_actions_t actions{};
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, out.for_command(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, err.for_command(), STDERR_FILENO);
-  pid_t pid = -1;
-  const int error = posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (error == 0) return pid;
-  std::cerr << argv[0] << ": " << std::strerror(error) << std::endl;
+  Spawn command;
+  for (char** word = argv; *word != nullptr; ++word) command.argv.emplace_back(*word);
+  command.on_path = true;
+  command.descriptors = {{out.for_command(), STDOUT_FILENO}, {err.for_command(), STDERR_FILENO}};
+  const pid_t pid = spawn(command);
+  if (pid > 0) return pid;
+  std::cerr << command.argv.front() << ": " << std::strerror(-pid) << std::endl;
   return std::nullopt;
 }
 

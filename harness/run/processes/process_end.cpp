@@ -1,5 +1,6 @@
 #include "harness/run/processes/process_end.h"
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -9,11 +10,15 @@
 #include <sstream>
 #include <string>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
+
+#include "harness/run/looks/proc_look.h"
+#include "nsa/base/text.h"
 
 namespace harness {
 namespace {
@@ -52,6 +57,23 @@ class NoSignals {
  private:
   sigset_t before_{};
 };
+
+// struct pidfd_info of linux/pidfd.h, which older systems do not have.
+struct PidfdInfo {
+  std::uint64_t mask = 0;
+  std::uint64_t cgroup = 0;
+  std::array<std::uint32_t, 11> ids{};
+  std::int32_t exit_code = 0;
+};
+
+std::optional<int> status_of_pidfd(int pidfd) {
+  constexpr std::uint64_t kExit = 1U << 3;
+  PidfdInfo info;
+  info.mask = kExit;
+  const bool told =
+      ioctl(pidfd, _IOWR(0xFF, 11, PidfdInfo), &info) == 0 && (info.mask & kExit) != 0;
+  return told ? std::optional<int>(info.exit_code) : std::nullopt;
+}
 
 }  // namespace
 
@@ -94,6 +116,20 @@ ExitStatus exit_status_of(int word) {
     end.exit_code = WEXITSTATUS(word);
   }
   return end;
+}
+
+std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd) {
+  if (const auto status = status_of_pidfd(pidfd)) return exit_status_of(*status);
+  const std::string stat = proc_file(pid, "stat");
+  const auto state = parse_stat(stat);
+  if (!state || state->state != 'Z') {  // its parent has waited for it meanwhile
+    const auto status = status_of_pidfd(pidfd);
+    return status ? std::optional(exit_status_of(*status)) : std::nullopt;
+  }
+  const std::size_t last =
+      stat.find_last_of(' ');  // its last field is the status, as wait() has it
+  const auto status = nsa::parse_int(stat.substr(last + 1, stat.find('\n', last) - last - 1));
+  return status ? std::optional(exit_status_of(static_cast<int>(*status))) : std::nullopt;
 }
 
 bool is_good(const std::optional<ExitStatus>& end) {

@@ -19,6 +19,10 @@ namespace harness {
 // From the word that wait() gives.
 [[nodiscard]] ExitStatus exit_status_of(int word);
 
+// How a process ended that is no child of this one: from its pidfd (Linux 6.15 and newer), else from /proc as long as its parent
+// has not waited for it. Nothing: neither tells.
+[[nodiscard]] std::optional<ExitStatus> end_of_stranger(pid_t pid, int pidfd);
+
 [[nodiscard]] bool is_good(const std::optional<ExitStatus>& end);
 [[nodiscard]] std::string told_end(const std::optional<ExitStatus>& end);  // "exited with 1"
 

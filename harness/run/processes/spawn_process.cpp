@@ -20,6 +20,8 @@
 #include "nsa/base/error.h"
 #include "nsa/base/new_file.h"
 
+extern char** environ;
+
 namespace harness {
 namespace {
 
@@ -65,40 +67,38 @@ Pipe make_pipe() {
   return pipe;
 }
 
+// The argument of posix_spawn() that says which descriptors the process gets.
 class FileActions {
  public:
-  FileActions() { check_spawn_call(posix_spawn_file_actions_init(&actions_)); }
+  explicit FileActions(const Spawn& request) {
+    check_spawn_call(posix_spawn_file_actions_init(&actions_));
+    for (const auto& [from, to] : request.descriptors)
+      check_spawn_call(posix_spawn_file_actions_adddup2(&actions_, from, to));
+    if (request.closed_from >= 0)
+      check_spawn_call(posix_spawn_file_actions_addclosefrom_np(&actions_, request.closed_from));
+  }
   ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
   FileActions(const FileActions&) = delete;
   FileActions& operator=(const FileActions&) = delete;
-
-  void open(int fd, const std::string& path, int flags) {
-    constexpr mode_t kMode = 0644;
-    check_spawn_call(posix_spawn_file_actions_addopen(&actions_, fd, path.c_str(), flags, kMode));
-  }
-  void duplicate(int from, int to) {
-    check_spawn_call(posix_spawn_file_actions_adddup2(&actions_, from, to));
-  }
-  void close_from(int first) {
-    check_spawn_call(posix_spawn_file_actions_addclosefrom_np(&actions_, first));
-  }
   [[nodiscard]] const posix_spawn_file_actions_t* get() const { return &actions_; }
 
  private:
   posix_spawn_file_actions_t actions_{};
 };
 
+// The argument that says which signals are blocked and which have their default action.
 class Attributes {
  public:
-  Attributes() {
+  explicit Attributes(const Spawn& request) {
     check_spawn_call(posix_spawnattr_init(&attributes_));
     sigset_t blocked{};
     sigemptyset(&blocked);
-    sigaddset(&blocked, SIGUSR1);
+    for (const int number : request.blocked) sigaddset(&blocked, number);
     sigset_t defaults{};
-    sigfillset(&defaults);
-    sigdelset(&defaults, SIGKILL);
-    sigdelset(&defaults, SIGSTOP);
+    sigemptyset(&defaults);
+    if (request.all_defaults) sigfillset(&defaults);
+    for (const int number : {SIGKILL, SIGSTOP}) sigdelset(&defaults, number);
+    for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&defaults, number);
     check_spawn_call(posix_spawnattr_setsigmask(&attributes_, &blocked));
     check_spawn_call(posix_spawnattr_setsigdefault(&attributes_, &defaults));
     check_spawn_call(posix_spawnattr_setpgroup(&attributes_, 0));
@@ -131,23 +131,22 @@ Fd open_output(const std::string& path) {
   return above_targets(file.get());
 }
 
-pid_t spawn_with(const ProcessRequest& request, const FileActions& actions) {
-  const Attributes attributes;
+}  // namespace
+
+pid_t spawn(const Spawn& request) {
+  const FileActions actions(request);
+  const Attributes attributes(request);
   const std::vector<char*> argv = pointers(request.argv);
-  const std::vector<char*> environment = pointers(request.environment);
+  const std::vector<char*> variables =
+      request.environment != nullptr ? pointers(*request.environment) : std::vector<char*>();
+  char* const* environment = request.environment != nullptr ? variables.data() : environ;
   pid_t pid = -1;
   const Marking marking(request.mark);
-  const int error = posix_spawn(&pid,
-                                request.argv.at(0).c_str(),
-                                actions.get(),
-                                attributes.get(),
-                                argv.data(),
-                                environment.data());
-  if (error != 0) fail("start " + request.argv.at(0), error);
-  return pid;
+  const auto start = request.on_path ? posix_spawnp : posix_spawn;
+  const int error = start(
+      &pid, request.argv.at(0).c_str(), actions.get(), attributes.get(), argv.data(), environment);
+  return error == 0 ? pid : -error;
 }
-
-}  // namespace
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   if (this != &other) {
@@ -179,18 +178,24 @@ Process Process::spawn(const ProcessRequest& request) {
   const Fd writing = above_targets(pipe.writing.get());
   std::vector<Fd> passed;
   for (const int fd : request.passed) passed.push_back(above_targets(fd));
-  FileActions actions;
-  actions.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  const Fd nothing = above_targets(Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)).get());
   const Fd out = open_output(request.out_path);
   const Fd err = open_output(request.err_path);
-  actions.duplicate(out.get(), STDOUT_FILENO);
-  actions.duplicate(err.get(), STDERR_FILENO);
-  actions.duplicate(writing.get(), kEventsTarget);
-  int target = kFirstPassed;
-  for (const Fd& fd : passed) actions.duplicate(fd.get(), target++);
-  actions.close_from(target);
-
-  Process process(spawn_with(request, actions), Fd(), std::move(pipe.reading));
+  Spawn start;
+  start.argv = request.argv;
+  start.environment = &request.environment;
+  start.descriptors = {{nothing.get(), STDIN_FILENO},
+                       {out.get(), STDOUT_FILENO},
+                       {err.get(), STDERR_FILENO},
+                       {writing.get(), kEventsTarget}};
+  start.closed_from = kFirstPassed;
+  for (const Fd& fd : passed) start.descriptors.emplace_back(fd.get(), start.closed_from++);
+  start.blocked = {SIGUSR1};
+  start.all_defaults = true;
+  start.mark = request.mark;
+  const pid_t pid = harness::spawn(start);
+  if (pid < 0) fail("start " + request.argv.at(0), -pid);
+  Process process(pid, Fd(), std::move(pipe.reading));
   process.pidfd_ = watch_end(process.pid_);
   check_call(process.pidfd_.get(), "watch the process of " + request.argv.at(0));
   return process;

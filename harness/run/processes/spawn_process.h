@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
 namespace harness {
@@ -32,6 +33,23 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+// All that differs between the processes that this program starts. Each is in a process group of its own.
+struct Spawn {
+  std::vector<std::string> argv;
+  const std::vector<std::string>* environment =
+      nullptr;           // NAME=value; null: as this process has it
+  bool on_path = false;  // argv[0] is looked for on PATH
+  // (this process's, the new one's), in this order; all others that are not closed at exec stay, unless `closed_from` is set
+  std::vector<std::pair<int, int>> descriptors;
+  int closed_from = -1;
+  std::vector<int> blocked = {};  // signals
+  // Signals that this process ignores for itself get their default action; true: all signals do.
+  bool all_defaults = false;
+  std::uint64_t mark = 0;  // CaseMark::number
+};
+// The pid, or an error number below zero. Throws: nsa::Error where it cannot even be prepared.
+[[nodiscard]] pid_t spawn(const Spawn& request);
 
 struct ProcessRequest {
   std::vector<std::string> argv;         // argv[0] is the path of the executable

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <unistd.h>
 
+#include "harness/run/processes/process_end.h"
+
 namespace harness {
 namespace {
 
@@ -46,6 +48,26 @@ bool LocalProcess::silent() const {
 
 std::int64_t LocalProcess::peak_resident_bytes() const {
   return end_ ? end_->rss_peak_bytes : peak_resident_bytes_of(process_.pid());
+}
+
+FoundProcess::FoundProcess(pid_t pid) : pid_(pid), pidfd_(watch_end(pid)) {}
+
+void FoundProcess::add_to(std::vector<pollfd>& waited) const {
+  if (pidfd_.is_open()) waited.push_back({pidfd_.get(), POLLIN, 0});
+}
+
+bool FoundProcess::has_ended() const {
+  pollfd ended = {pidfd_.get(), POLLIN, 0};
+  return !pidfd_.is_open() || poll(&ended, 1, 0) > 0;
+}
+
+const std::optional<ExitStatus>& FoundProcess::end() {
+  if (!end_ && pidfd_.is_open() && has_ended()) end_ = end_of_stranger(pid_, pidfd_.get());
+  return end_;
+}
+
+std::int64_t FoundProcess::peak_resident_bytes() const {
+  return pidfd_.is_open() ? peak_resident_bytes_of(pid_) : 0;
 }
 
 }  // namespace harness

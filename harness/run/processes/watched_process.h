@@ -1,6 +1,6 @@
-// One process of a case, as the group that watches it sees it: what it writes, how it is seen from outside, how it ended, and the
-// signals that reach it. A LocalProcess was started by this program; one on another host is reached through an agent beside it
-// (join/joined_process.h). Owned by its group.
+// One process of a case, as a Supervision sees it: what it writes, how it is seen from outside, how it ended, and the signals that
+// reach it. A LocalProcess was started by this program; a FoundProcess by a command of the user's; a process on another host is
+// reached through an agent beside it (join/joined_process.h). Owned by its Supervision.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class WatchedProcess : public Outside {
   virtual void read(const LineReader::OnLine& on_line, const OnLook& on_look) = 0;
 
   [[nodiscard]] virtual bool has_ended() const = 0;
-  // How it ended, once it has. From this call on its pid means nothing.
+  // How it ended, once it has; nothing where nothing tells. From this call on its pid means nothing.
   [[nodiscard]] virtual const std::optional<ExitStatus>& end() = 0;
   [[nodiscard]] virtual bool silent()
       const = 0;  // it has ended, and so has all that could still be heard of it
@@ -76,6 +76,39 @@ class LocalProcess : public WatchedProcess {
  private:
   Process process_;
   LineReader lines_;
+  std::optional<ExitStatus> end_;
+};
+
+// A process that descends from the keeper of a command (keeper.h): signals reach it through the keeper, and what it writes comes
+// through Callers.
+class FoundProcess : public WatchedProcess {
+ public:
+  explicit FoundProcess(pid_t pid);
+
+  [[nodiscard]] pid_t pid() const override { return pid_; }
+  void add_to(std::vector<pollfd>& waited) const override;
+  void read(const LineReader::OnLine& /*on_line*/, const OnLook& /*comes at once*/) override {}
+  [[nodiscard]] bool has_ended() const override;
+  [[nodiscard]] const std::optional<ExitStatus>& end() override;
+  [[nodiscard]] bool silent() const override { return has_ended(); }
+  [[nodiscard]] std::string lost() const override { return ""; }
+  [[nodiscard]] bool ended_by_launcher() const override { return false; }
+  [[nodiscard]] std::optional<MemoryKill> memory_kill() const override { return std::nullopt; }
+  [[nodiscard]] std::int64_t peak_resident_bytes() const override;
+  void signal(int /*number*/) override {}
+  void signal_group(int /*number*/) override {}
+  void close() override { pidfd_.reset(); }
+
+  [[nodiscard]] std::optional<ProcessState> state() const override {
+    return read_process_state(pid_);
+  }
+  std::optional<Observation> look(int process, int look, const Processes& all) override {
+    return look_at(process, look, pid_, all);
+  }
+
+ private:
+  pid_t pid_;
+  Fd pidfd_;  // closed once it has ended
   std::optional<ExitStatus> end_;
 };
 
