@@ -242,15 +242,18 @@ void read_spawner(std::string_view line, Printed& printed) {
   }
 }
 
-// "W1128 15:35:03.811000 19850 torch/distributed/run.py:851] ..."
+// "W1128 15:35:03.811000 19850 torch/distributed/run.py:851] ...", and "[W1128 15:35:03.811000 Utils.hpp:137] Warning: ..." of its
+// C++, whose errors are not left out: they may say why.
 bool is_log_of_torch(std::string_view line) {
   constexpr std::size_t kDigits = 4;
+  const bool of_cpp = line.starts_with('[');
+  if (of_cpp) line.remove_prefix(1);
   return line.size() > kDigits &&
-         std::string_view("DIWEF").find(line[0]) != std::string_view::npos &&
+         std::string_view(of_cpp ? "DIW" : "DIWEF").find(line[0]) != std::string_view::npos &&
          std::all_of(line.begin() + 1,
                      line.begin() + 1 + kDigits,
                      [](unsigned char c) { return std::isdigit(c) != 0; }) &&
-         line.find(" torch/") != std::string_view::npos;
+         line.find(of_cpp ? "] " : " torch/") != std::string_view::npos;
 }
 
 // What a launcher of PyTorch prints when its ranks have ended begins here.

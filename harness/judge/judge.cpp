@@ -1,6 +1,7 @@
 #include "harness/judge/judge.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <exception>
 #include <string_view>
@@ -121,22 +122,41 @@ std::string scope_of(const Scenario& scenario, const Judgement& judged) {
 }
 
 // A launcher of the user's own may start the ranks again: the last life is judged, and the others are told.
-void tell_earlier_lives(const Evidence& evidence, Judgement& last) {
+std::string told_earlier_lives(const Evidence& evidence) {
   std::vector<std::string> ends;
   for (const auto& relaunched : evidence.relaunches) {
     if (relaunched.row.reason != Relaunched::kWell) ends.push_back(relaunched.row.reason);
   }
-  if (ends.empty()) return;
-  const std::string told =
-      "the launcher had started the ranks again after " + nsa::join(ends, ", then after ");
+  return ends.empty() ? ""
+                      : "before that, the launcher had started the ranks again after " +
+                            nsa::join(ends, ", then after ");
+}
+
+// What Python only prints of a thread does not fail a command, and is no secret of a green one.
+std::string told_dead_threads(const Evidence& evidence) {
+  std::vector<std::string> ends;
+  for (const auto& fact : evidence.facts) {
+    if (fact.row.name != kThreadDiedFact) continue;
+    const std::string of = fact.process >= 0 ? " of " + process_name(fact.process) : "";
+    ends.push_back("a thread" + of + " ended by " + fact.row.value + ", and the process went on");
+  }
+  return nsa::join(ends, "; ");
+}
+
+// Adds a remark to what is said first of a case.
+void add_remark(std::string remark, Judgement& judged) {
+  if (remark.empty()) return;
   const auto add = [&](std::string& text) {
-    text += text.ends_with('.') ? " Before that, " + told + "." : "; before that, " + told;
+    std::string more = remark;
+    const bool sentence = text.ends_with('.');
+    if (sentence) more.front() = static_cast<char>(std::toupper(more.front()));
+    text += sentence ? " " + more + "." : "; " + more;
   };
-  add(last.reason);
-  for (CheckResult& verdict : last.verdicts) {
+  add(judged.reason);
+  for (CheckResult& verdict : judged.verdicts) {
     if (verdict.check == "process_clean" && verdict.verdict == Verdict::pass) add(verdict.reason);
   }
-  if (!last.findings.empty()) add(last.findings.front().statement);
+  if (!judged.findings.empty()) add(judged.findings.front().statement);
 }
 
 void derive_failure(Judgement& judged) {
@@ -339,7 +359,7 @@ Judgement judge(const Evidence& evidence,
   Judgement judged;
   if (evidence.the_case.scenario.is_command() && !evidence.relaunches.empty()) {
     Judgement last = judge(evidence.last_life(), checks, stopped);
-    tell_earlier_lives(evidence, last);
+    add_remark(told_earlier_lives(evidence), last);
     return last;
   }
   const Evidence shown = with_paired_steps(blinded(evidence));
@@ -393,6 +413,7 @@ Judgement judge(const Evidence& evidence,
     judged.reason = "fault " + scenario.fault->name + " was planted and acted, and no check " +
                     "noticed it: " + nsa::join(scenario.checks);
   }
+  if (judged.outcome == Outcome::pass) add_remark(told_dead_threads(evidence), judged);
   if (scenario.known && !interrupted(evidence)) compare_with_known(*scenario.known, judged);
   return judged;
 }

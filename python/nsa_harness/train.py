@@ -683,6 +683,7 @@ class Recorder:
             finally:
                 before(kind, error, trace)
 
+        told.of_nsa_harness = tell_error  # for what catches an exception before it comes here: hook/sitecustomize.py
         sys.excepthook = told
 
     def tell_error(self, error):

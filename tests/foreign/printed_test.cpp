@@ -172,6 +172,7 @@ TEST(Printed, WhereAFatalErrorOfPythonStoodIsTheUsersInnermostFrame) {
 TEST(Printed, TheLastLineIsTheOneBeforeTheLauncherSpeaks) {
   const Printed printed = read(
       "train.py: error: the following arguments are required: --lr\n"
+      "[W1128 19:07:16.155027710 Utils.hpp:137] Warning: Environment variable X is deprecated\n"
       "  \n"
       "E1128 14:00:00.0 1 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: "
       "2)\n"

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/evidence/hosts.h"
 #include "harness/judge/asked.h"
 #include "harness/judge/expectation.h"
 #include "harness/scenario/experiment.h"
@@ -182,6 +183,19 @@ TEST(Judge, OfACommandThatStartedItsRanksAgainTheLastLifeIsJudgedAndAllAreTold) 
   const harness::Judgement bad = harness::judge(evidence, checks);
   EXPECT_EQ(bad.outcome, Outcome::crash);
   EXPECT_THAT(bad.findings[0].statement, testing::HasSubstr("after rank 0 exited with 3"));
+}
+
+TEST(Judge, AThreadThatDiedInACommandThatEndedWellIsTold) {
+  const std::vector<harness::Check> checks = {
+      {"process_clean", "", {}, [](const Evidence&) { return result_of(Verdict::pass, ""); }}};
+  Evidence evidence = case_with({"process_clean"});
+  evidence.the_case.scenario.kind = harness::kCommandKind;
+  evidence.facts.push_back({0, 5, {harness::kThreadDiedFact, "KeyError: 'shard'"}});
+  const harness::Judgement judged = harness::judge(evidence, checks);
+  EXPECT_EQ(judged.outcome, Outcome::pass);
+  EXPECT_THAT(judged.reason,
+              testing::HasSubstr(
+                  "a thread of rank 0 ended by KeyError: 'shard', and the process went on"));
 }
 
 TEST(Judge, SaysAReasonThatSeveralChecksGiveOnce) {

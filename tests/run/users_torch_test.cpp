@@ -66,6 +66,17 @@ TEST_F(UsersTorch, ThatOfAnEnvironmentOrOfThePythonBehindIt) {
   EXPECT_EQ(users_torch(at("own/bin/python3"), {}), "2.11.0");
 }
 
+TEST_F(UsersTorch, ThatOfAnEnvironmentBetweenThisOneAndThePythonOfTheSystem) {
+  environment("system", "0.0.0");
+  fs::remove_all(folder_ / "system/lib");
+  environment("middle", "2.11.0");
+  fs::remove(folder_ / "middle/bin/python3");
+  fs::create_symlink(folder_ / "system/bin/python3", folder_ / "middle/bin/python3");
+  fs::create_directories(folder_ / "venv/bin");
+  fs::create_symlink("../../middle/bin/python3", folder_ / "venv/bin/python3");
+  EXPECT_EQ(users_torch(at("venv/bin/python3"), {}), "2.11.0");
+}
+
 TEST_F(UsersTorch, NothingWhereNothingTells) {
   environment("a", "2.11.0");
   fs::remove_all(folder_ / "a/lib");

@@ -15,7 +15,8 @@ namespace {
 
 enum class Limit {
   none,
-  always,       // a sleep
+  always,       // a sleep whose end is not known
+  sleep,        // an argument points to the time
   pointer,      // an argument points to the time, null where there is none
   milliseconds  // an argument holds it, negative where there is none
 };
@@ -35,8 +36,8 @@ constexpr std::array kKnownCalls = {
     KnownCall{SYS_epoll_wait, "epoll_wait", Limit::milliseconds, 3},
     KnownCall{SYS_pause, "pause"},
 #endif
-    KnownCall{SYS_nanosleep, "nanosleep", Limit::always},
-    KnownCall{SYS_clock_nanosleep, "clock_nanosleep", Limit::always},
+    KnownCall{SYS_nanosleep, "nanosleep", Limit::sleep, 0},
+    KnownCall{SYS_clock_nanosleep, "clock_nanosleep", Limit::sleep, 2},
     KnownCall{SYS_restart_syscall, "restart_syscall", Limit::always},
     KnownCall{SYS_futex, "futex", Limit::pointer, 3},
     KnownCall{SYS_ppoll, "ppoll", Limit::pointer, 2},
@@ -99,10 +100,19 @@ WaitingCall::Clock futex_clock(std::uint64_t operation) {
                                                  : WaitingCall::Clock::monotonic;
 }
 
+// A point in the time of its clock where its flags say so; nanosleep always takes a span.
+WaitingCall::Clock sleep_clock(long number, const Arguments& arguments) {
+  const bool at_a_point = number == SYS_clock_nanosleep && (arguments.at(1) & TIMER_ABSTIME) != 0;
+  if (!at_a_point) return WaitingCall::Clock::relative;
+  return arguments.front() == CLOCK_REALTIME ? WaitingCall::Clock::realtime
+                                             : WaitingCall::Clock::monotonic;
+}
+
 bool has_limit(const KnownCall& call, const Arguments& arguments) {
   switch (call.limit) {
     case Limit::none: return false;
-    case Limit::always: return true;
+    case Limit::always:
+    case Limit::sleep: return true;
     case Limit::pointer: return arguments.at(call.argument) != 0;
     case Limit::milliseconds:
       return static_cast<std::int32_t>(arguments.at(call.argument) & 0xffffffffU) >= 0;
@@ -135,6 +145,9 @@ std::optional<WaitingCall> parse_waiting_call(std::string_view line) {
     call.limit_at = arguments.at(known->argument);
     call.limit_clock =
         known->number == SYS_futex ? futex_clock(arguments.at(1)) : WaitingCall::Clock::relative;
+  } else if (known->limit == Limit::sleep) {
+    call.limit_at = arguments.at(known->argument);
+    call.limit_clock = sleep_clock(known->number, arguments);
   }
   return call;
 }

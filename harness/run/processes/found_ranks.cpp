@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <poll.h>
@@ -23,6 +24,7 @@ constexpr std::int64_t kStalledSilentMs =
     1'000;  // where no rank's main thread seems to go on either
 // torchrun gives the ranks 30 s to end on SIGTERM, and then they meet anew.
 constexpr std::int64_t kRestartMs = 60'000;
+constexpr std::int64_t kTogetherMs = 250;  // between the ends of two processes, as they are noticed
 constexpr std::int64_t kLastDumpMs = 3'000;
 constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
 
@@ -221,6 +223,7 @@ void FoundRanks::on_line(pid_t pid, LineReader::Piece piece, std::string_view te
   if (!event) return;
   order_.heard(*event);
   for (const auto& [of, row] : digests_.heard(*event)) record(of, now_ms(), row);
+  if (event->kind == Phase::kKind) restarting_since_ms_ = 0;  // they have met, and train
   if (event->kind != Fact::kKind) return;
   const auto fact = event->body.get<Fact>();
   constexpr std::int64_t kMostRanks = 1'000'000;
@@ -392,9 +395,9 @@ bool FoundRanks::failed_before(int number) const {
   return std::any_of(group_.all().begin(), group_.all().end(), [&](const auto& entry) {
     const Supervised& other = entry.second;
     if (entry.first == number || other.lives() || is_good(other.end)) return false;
-    // Of two that were noticed in one round it is not known which ended first. If one of them failed by itself, the other was ended
-    // by SIGTERM for it.
-    const bool together = other.ended_ms == mine.ended_ms;
+    // Of two that ended at nearly the same time it is not known which ended first. If one of them failed by itself, the other was
+    // ended by SIGTERM for it.
+    const bool together = std::abs(*other.ended_ms - *mine.ended_ms) <= kTogetherMs;
     const bool by_itself = other.end && other.end->signal != SIGTERM;
     return together ? by_itself : *other.ended_ms < *mine.ended_ms;
   });

@@ -68,10 +68,17 @@ std::string version_below(const fs::path& prefix) {
   return "";
 }
 
+// A Python of an environment is a link to that of another one, whose packages it may see as well.
 std::string version_of(const std::string& python) {
-  const fs::path named = fs::path(python).parent_path().parent_path();  // of an environment
-  if (std::string version = version_below(named); !version.empty()) return version;
+  constexpr int kMostLinks = 8;
+  fs::path at = python;
   std::error_code error;
+  for (int i = 0; i < kMostLinks && !error; ++i) {
+    if (std::string version = version_below(at.parent_path().parent_path()); !version.empty())
+      return version;
+    const fs::path next = fs::read_symlink(at, error);
+    if (!error) at = at.parent_path() / next;  // an absolute one replaces it
+  }
   const fs::path real = fs::canonical(python, error);
   return error ? "" : version_below(real.parent_path().parent_path());
 }

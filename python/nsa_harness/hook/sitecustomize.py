@@ -6,6 +6,7 @@ import sys
 
 OPTIMIZERS = "torch.optim.optimizer"
 GROUPS = "torch.distributed.distributed_c10d"
+SPAWN = "torch.multiprocessing.spawn"
 
 
 class AfterImport(object):
@@ -99,6 +100,25 @@ def announce_ranks(module):
     module.init_process_group = init_process_group
 
 
+def tell_errors_of_spawn(module):
+    """An exception in a child of torch.multiprocessing.spawn never comes to sys.excepthook, and of several the parent prints one."""
+    import functools
+
+    wrap = module._wrap  # it ends a child whose function raised by SystemExit, when the traceback is written
+
+    @functools.wraps(wrap)  # its name is what the parent sends to the child
+    def _wrap(*args):
+        try:
+            return wrap(*args)
+        except SystemExit as end:
+            tell = getattr(sys.excepthook, "of_nsa_harness", None)
+            if tell and isinstance(end.__context__, Exception):
+                tell(end.__context__)
+            raise
+
+    module._wrap = _wrap
+
+
 def watch_optimizers(module):
     """Reports each optimiser that a script makes to first_forward.py. A process that makes none, such as a launcher, loads nothing of ours."""
     import functools
@@ -126,6 +146,7 @@ try:
     if os.environ.get("NSA_HARNESS_SOCKET") and sys.version_info >= (3, 10) and OPTIMIZERS not in sys.modules:
         sys.meta_path.insert(0, AfterImport(OPTIMIZERS, watch_optimizers))
         sys.meta_path.insert(0, AfterImport(GROUPS, announce_ranks))
+        sys.meta_path.insert(0, AfterImport(SPAWN, tell_errors_of_spawn))
         arm_stacks()
 except Exception:
     pass
