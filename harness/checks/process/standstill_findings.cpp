@@ -14,11 +14,24 @@ bool was_stopped(const RankState& rank) {
   return rank.looked_twice() && rank.doing() == Doing::stopped;
 }
 
+// What nobody could read, and how it can be.
+void put_stackless(const std::vector<RankState>& ranks, Finding& finding) {
+  std::vector<int> without;
+  for (const RankState& rank : ranks) {
+    const std::string way = way_to_stacks(rank);
+    if (way.empty()) continue;
+    without.push_back(rank.rank);
+    finding.facts["way_to_stacks"] = way;
+  }
+  if (!without.empty()) finding.facts["stackless"] = ranks_text(without);
+}
+
 void put_stacks(const std::vector<RankState>& ranks, Finding& finding) {
   for (const RankState& rank : ranks) {
     const std::string frames = top_frames(rank);
     if (!frames.empty()) finding.facts["stacks"][process_name(rank.rank)] = frames;
   }
+  put_stackless(ranks, finding);
 }
 
 // What two looks show of the first of them, and of whom they could not tell what the wait is.
