@@ -51,6 +51,7 @@ inline constexpr std::array kFacts = [] {
       FactRow{"busy", number},
       FactRow{"call", any, Merge::agreed},
       FactRow{"came_bytes", number},
+      FactRow{"cards", table},
       FactRow{"cause", text},
       FactRow{"child", text},
       FactRow{"children", list},
