@@ -26,6 +26,8 @@ inline constexpr const char* kFatalLineFact = "fatal_line";
 inline constexpr const char* kThreadDiedFact = "thread_died";
 // Of the controller: an exception that was printed, and nothing tells which of the ranks that failed it is of, or none failed.
 inline constexpr const char* kSomebodysErrorFact = "somebodys_error";
+// Of the controller, when a command has ended badly: what is wrong with a card of the machine, "card 0 (NVIDIA H100): Xid 79 ...".
+inline constexpr const char* kCardFact = "card_trouble";
 // As kLeftBehindFact (evidence.h), of processes that were still there after SIGKILL.
 inline constexpr const char* kStayedFact = "stayed_behind";
 

@@ -568,6 +568,8 @@ struct Observation {  // a look at one process from outside (and its own stacks,
   std::int64_t disk_bytes = 0;       // read from and written to disks so far
   // Of its card: share of the driver's last sampling period in which a kernel ran, of whichever process; -1: not read
   int device_busy_percent = -1;
+  // Of a Python process that neither its faulthandler nor py-spy told a stack of: the command that would let it be read
+  std::string way_to_stacks = "";
 };
 
 struct Suspect {  // nothing moved on any live rank for longer than the threshold
@@ -746,7 +748,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
                                                 children,
                                                 children_cpu_ms,
                                                 disk_bytes,
-                                                device_busy_percent)
+                                                device_busy_percent,
+                                                way_to_stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Suspect, still_ms, threshold_ms, longest_gap_ms, polls_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Stopped, reason, detail, after_ms)

@@ -215,6 +215,22 @@ bool is_joining(const Observation& look) {
   });
 }
 
+// Of these packages only what is left before the compiled code runs: its frames stand above others of the same packages.
+bool is_compiling(const Observation& look) {
+  constexpr std::array kInside = {"(torch/_dynamo/convert_frame.py:",
+                                  "compile_fx_inner (torch/_inductor/compile_fx.py:",
+                                  "(torch/_inductor/async_compile.py:",
+                                  "compile (triton/compiler/compiler.py:",
+                                  "_jit_compile (torch/utils/cpp_extension.py:"};
+  const std::vector<std::string>& frames = main_frames(look);
+  return std::any_of(frames.begin(), frames.end(), [&](const std::string& frame) {
+    return std::any_of(kInside.begin(), kInside.end(), [&](std::string_view inside) {
+      return inside.starts_with('(') ? frame.find(inside) != std::string::npos
+                                     : frame.starts_with(inside);
+    });
+  });
+}
+
 bool waits_for_device(const Observation& before, const Observation& after) {
   for (std::size_t i = 0; i < after.threads.size(); ++i) {
     const ThreadStack& thread = after.threads[i];
@@ -290,7 +306,9 @@ Doing without_peers(const Looked& process) {
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
   // A thread beside one that waits without a limit may poll as it likes.
   const bool main_polls = !process.after->threads.empty() && sleeps(*process.after, 0);
-  const bool is_borne = main_polls && process.polled_ms < process.polls_ms;
+  // Who looks again and again whether another process has compiled what it needs, looks for minutes.
+  const bool is_borne =
+      main_polls && (process.polled_ms < process.polls_ms || is_compiling(*process.after));
   const bool polled = process.wake_ups >= kWakeUpsOfAHang && !is_borne;
   if (doing == Doing::sleeping && polled) return Doing::waiting;
   // It polls for its peers, or looks again and again whether they are there.

@@ -55,6 +55,10 @@ inline constexpr std::int64_t kWakeUpsOfAHang = 5;
 // The main thread is inside of torch.distributed.init_process_group, as far as its stack is known.
 [[nodiscard]] bool is_joining(const Observation& look);
 
+// The main thread is inside of what compiles for Python (torch.compile, Triton, extensions in C++), as far as its stack is known:
+// it compiles, or waits for who does.
+[[nodiscard]] bool is_compiling(const Observation& look);
+
 // A thread of the training waits inside the driver of the device, called from the same place in both looks.
 [[nodiscard]] bool waits_for_device(const Observation& before, const Observation& after);
 

@@ -60,6 +60,8 @@ struct RunnerOptions {
   // Of a command: two descriptors, for what it writes to stdout and stderr while the disk of the record is full; none: it is lost.
   std::vector<int> live;
   FramesOf frames_of;  // of processes of a command
+  // What is wrong with the machine's cards now and was not before this case: asked when a command has ended badly. None: no cards.
+  std::function<std::vector<Fact>()> card_facts;
   // Deadlines and periods in milliseconds; a test shortens them.
   StillLimits still;
   std::int64_t look_apart_ms = 2'000;  // between the two stack samples

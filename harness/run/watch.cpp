@@ -1,5 +1,6 @@
 #include "harness/run/watch.h"
 
+#include <future>
 #include <utility>
 
 #include "harness/run/looks/proc_look.h"
@@ -92,11 +93,31 @@ void Watch::sample_states() {
   }
 }
 
+std::set<int> Watch::ask_for_stacks(std::map<int, Observation>& seen) {
+  std::set<int> later;
+  std::vector<std::future<bool>> at_once;
+  for (auto& entry : seen) {
+    const int process = entry.first;
+    if (members_.at(process).own == nullptr) {
+      if (ask_(process, entry.second)) later.insert(process);
+      continue;
+    }
+    at_once.push_back(
+        std::async([this, process, &answer = entry.second] { return ask_(process, answer); }));
+  }
+  auto asked = at_once.begin();
+  for (const auto& [process, answer] : seen) {
+    if (members_.at(process).own != nullptr && (asked++)->get()) later.insert(process);
+  }
+  return later;
+}
+
 void Watch::begin_look(const Decision& decision) {
   look_ = std::make_unique<Look>();
   look_->number = decision.look;
   look_->t_ms = now_ms();
   const Processes all = all_processes();
+  std::map<int, Observation> asked;
   for (const auto& [process, member] : members_) {
     const auto state = member.outside->state();
     Observation answer;  // of a process elsewhere it may not be here yet
@@ -108,8 +129,10 @@ void Watch::begin_look(const Decision& decision) {
     }
     const char letter = state ? state->state : '?';
     const bool runs = letter != 'T' && letter != 't' && letter != 'Z';
-    if (!decision.wait_for_stacks || !runs) continue;
-    if (ask_(process, answer)) look_->awaited.insert(process);
+    if (decision.wait_for_stacks && runs) asked[process] = std::move(answer);
+  }
+  look_->awaited = ask_for_stacks(asked);
+  for (auto& [process, answer] : asked) {
     if (look_->seen.contains(process)) look_->seen[process] = std::move(answer);
   }
   look_->until_ms = look_->t_ms + kAnswerMs + (look_->awaited_looks.empty() ? 0 : kFarMs);
@@ -117,12 +140,13 @@ void Watch::begin_look(const Decision& decision) {
 
 void Watch::look_for_user() {
   const Processes all = all_processes();
+  std::map<int, Observation> looked;
   for (const auto& [process, member] : members_) {
     auto seen = member.outside->look(process, kAskedLook, all);
-    if (!seen) continue;  // it is elsewhere
-    (void)ask_(process, *seen);
-    sink_.add(Event::of(kController, now_ms(), *seen));
+    if (seen) looked[process] = std::move(*seen);  // else it is elsewhere
   }
+  (void)ask_for_stacks(looked);
+  for (const auto& [process, seen] : looked) sink_.add(Event::of(kController, now_ms(), seen));
 }
 
 void Watch::collect_look() {

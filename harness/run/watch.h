@@ -23,7 +23,8 @@ namespace harness {
 class Watch {
  public:
   // Asks a process for its own stacks, which then come as an Observation; false: it cannot answer, and what could be had of
-  // its stacks without it is in `seen`.
+  // its stacks without it is in `seen`. That may take seconds: processes without an Outside of the caller's are asked at once,
+  // each by a thread of its own.
   using AskForStacks = std::function<bool(int process, Observation& seen)>;
 
   // `origin_ms`: monotonic_ms() at the case's beginning.
@@ -73,6 +74,8 @@ class Watch {
     sink_.add(Event::of(kController, now_ms(), row));
   }
   void sample_states();
+  // Gives those that answer later.
+  std::set<int> ask_for_stacks(std::map<int, Observation>& seen);
   void begin_look(const Decision& decision);
   void collect_look();
   [[nodiscard]] bool all_stand_still() const;

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import linecache
 import os
 import resource
 import select
@@ -158,27 +159,31 @@ class Channel:
             self.tell_stacks()
 
 
+MOST_FRAMES = 64
+
+
 def stack_of(frame):
-    """Innermost first."""
+    """Innermost first, as place_of() tells them."""
     stack = []
-    while frame is not None and len(stack) < 64:
-        code = frame.f_code
-        stack.append(f"{code.co_name} ({os.path.basename(code.co_filename)}:{frame.f_lineno})")
+    while frame is not None and len(stack) < MOST_FRAMES:
+        path = frame.f_code.co_filename
+        line = linecache.getline(path, frame.f_lineno).strip() if is_of_user(path) else ""
+        stack.append(told_frame(frame.f_code.co_name, path, frame.f_lineno, line))
         frame = frame.f_back
     return stack
-
-
-MOST_SHOWN = 100  # characters of a line
 
 
 def place_of(error):
     """Frames of the traceback, innermost first. Those of the user's own have the text of their line (harness/evidence/python_frame.h)."""
     frames = traceback.extract_tb(error.__traceback__)
-    return [
-        f"{frame.name} ({short_path(frame.filename)}:{frame.lineno})"
-        + (f": {frame.line[:MOST_SHOWN]}" if frame.line and is_of_user(frame.filename) else "")
-        for frame in reversed(frames)
-    ]
+    return [told_frame(frame.name, frame.filename, frame.lineno, frame.line) for frame in reversed(frames)]
+
+
+MOST_SHOWN = 100  # characters of a line
+
+
+def told_frame(name, path, number, line):
+    return f"{name} ({short_path(path)}:{number})" + (f": {line[:MOST_SHOWN]}" if line and is_of_user(path) else "")
 
 
 def is_of_user(path):

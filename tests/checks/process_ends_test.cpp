@@ -1,7 +1,10 @@
 // What a finding says of its witness, where an exception ended a rank.
+#include <csignal>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/evidence/hosts.h"
 #include "harness/judge/find_cause.h"
 #include "harness/judge/wording/find_wording.h"
 #include "tests/checks/planted.h"
@@ -36,6 +39,20 @@ TEST(ProcessEnds, TheFunctionThatRaisedItIsTold) {
   const auto finding = told(error);
   EXPECT_EQ(finding.facts.at("raised_by"), "at::sum(at::Tensor const&) (libtorch_cpu.so)");
   EXPECT_FALSE(harness::details_of(finding).empty());
+}
+
+TEST(ProcessEnds, WhatIsWrongWithACardStandsBesideTheEndThatItMayBeTheReasonOf) {
+  fixtures::Healthy h(2, 2, "training");
+  h.ends(1, -1, SIGSEGV, false, 950);
+  for (const char* said : {"card 3 (H100): Xid 79 (off: the bus); slow", "nvidia-smi: it failed"}) {
+    h.evidence.add(
+        harness::Event::of(harness::kController, 900, harness::Fact{harness::kCardFact, said}));
+  }
+  const auto finding = harness::worded(fixtures::run("process_clean", h.evidence).findings.at(0));
+  using Details = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(
+      harness::details_of(finding),
+      (Details{{"cards", "card 3 (H100): Xid 79 (off: the bus); slow; nvidia-smi: it failed"}}));
 }
 
 // Two ranks of a command: the connection of rank 0 fails and it ends at 950 ms, rank 1 ends with 0.

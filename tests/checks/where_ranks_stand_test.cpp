@@ -1,7 +1,11 @@
 // What a standstill says of where ranks stand: the user's own lines first, and children that wait.
 #include <list>
 
+#include <gmock/gmock.h>
+
 #include "harness/checks/process/rank_state.h"
+#include "harness/checks/process/standstill_findings.h"
+#include "harness/judge/wording/find_wording.h"
 #include "tests/tests.h"
 
 namespace {
@@ -12,9 +16,12 @@ using harness::Observation;
 using harness::ThreadStack;
 using harness::checks::RankState;
 
+using harness::worded;
+using harness::checks::hang_of;
 using harness::checks::lines_of;
 using harness::checks::top_frames;
 using harness::checks::waiting_children;
+using harness::checks::way_to_stacks;
 
 using Frames = std::vector<std::string>;
 
@@ -42,6 +49,9 @@ class WhereRanksStand : public testing::Test {
     state.rank = number;
     state.looks[1] = &rows_.back();
     return state;
+  }
+  const From<Observation>* keep(From<Observation> row) {
+    return &rows_.emplace_back(std::move(row));
   }
   void child(ChildProcess child, bool timed = false) {
     Observation& seen = rows_.back().row;
@@ -88,6 +98,27 @@ TEST_F(WhereRanksStand, AChildThatWaitsInTheUsersOwnCodeIsToldAndAnIdleHelperIsN
   EXPECT_EQ(waiting_children(state),
             "its child pt_data_worker 9 waits in futex without a time limit, in log (train.py:31): "
             "with lock");
+}
+
+TEST_F(WhereRanksStand, AStackThatNobodyCouldReadIsToldWithTheCommandThatAllowsIt) {
+  const RankState seen = rank(0, {kLoop});
+  RankState unseen = rank(1, {});
+  RankState other = rank(2, {});
+  for (RankState* one : {&unseen, &other}) {
+    From<Observation> row = *one->looks[1];
+    row.row.way_to_stacks = "`pip install py-spy` allows it";
+    one->looks[1] = keep(row);
+  }
+  const harness::Scenario none;
+  EXPECT_THAT(worded(hang_of({seen, unseen, other}, {}, none)).next_action,
+              ::testing::HasSubstr(
+                  " No stack of ranks 1-2 could be read: `pip install py-spy` allows it."));
+  EXPECT_THAT(worded(hang_of({seen}, {}, none)).next_action,
+              ::testing::Not(::testing::HasSubstr("No stack")));
+  From<Observation> kernel = *unseen.looks[1];
+  kernel.row.threads.front().kernel = {"futex_wait_queue"};
+  unseen.looks[1] = keep(kernel);
+  EXPECT_EQ(way_to_stacks(unseen), "");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Where Python processes stand: what py-spy and faulthandler print, and how a frame is told.
 #include "harness/cli/running/python_frames.h"
 
+#include <filesystem>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -73,7 +74,36 @@ TEST(PythonFrames, AFrameOfTheUsersOwnHasTheTextOfItsLineAndOneOfALibraryHasNot)
 }
 
 TEST(PythonFrames, AProcessThatIsNoPythonHasNone) {
-  EXPECT_EQ(harness::cli::python_frames(getpid()), Frames{});
+  EXPECT_EQ(harness::cli::python_frames(getpid()).frames, Frames{});
+  EXPECT_EQ(harness::cli::python_frames(getpid()).way, "");
+}
+
+// As `pip install` puts it beside the Python of a virtual environment that nobody activated.
+TEST(PythonFrames, PySpyIsFoundBesideThePythonThatRunsTheProgram) {
+  const fakes::TempFolder folder;
+  const std::string program = folder.write("py-spy",
+                                           "#!/bin/sh\necho 'Thread 7 (idle): \"MainThread\"'\n"
+                                           "echo \"    main (train.py:$5)\"\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  setenv("NSA_HARNESS_PYTHON", (folder / "python3").c_str(), 1);
+  EXPECT_EQ(harness::cli::python_frames(getpid()).frames,
+            (Frames{"main (train.py:" + std::to_string(getpid()) + ")"}));
+  EXPECT_EQ(harness::cli::python_frames(getpid(), true).frames, Frames{});
+  unsetenv("NSA_HARNESS_PYTHON");
+}
+
+TEST(PythonFrames, WhatWouldLetAStackBeReadIsToldAsACommand) {
+  using harness::cli::way_to_stacks;
+  EXPECT_EQ(way_to_stacks({false, true, true, true, 1}), "`pip install py-spy` allows it");
+  EXPECT_EQ(way_to_stacks({true, true, false, false, 1}),
+            "`sudo sysctl kernel.yama.ptrace_scope=0` allows it");
+  EXPECT_EQ(way_to_stacks({false, true, false, false, 1}),
+            "`pip install py-spy` and `sudo sysctl kernel.yama.ptrace_scope=0` allow it");
+  EXPECT_EQ(way_to_stacks({true, false, false, false, 0}), "`sudo` before this command allows it");
+  EXPECT_EQ(way_to_stacks({true, true, true, false, 1}),
+            "the option `--cap-add=SYS_PTRACE` of the container allows it");
+  EXPECT_EQ(way_to_stacks({true, true, false, false, 0}),
+            "`py-spy dump --pid PID` tells why, as long as it stands there");
 }
 
 }  // namespace

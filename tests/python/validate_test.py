@@ -161,6 +161,27 @@ class Validate(unittest.TestCase):
         self.assertEqual([finding.code for finding in verdict.findings], ["NUMERIC.FORWARD"], str(verdict))
         self.assertIn("Two calls with the same inputs gave different outputs", str(verdict))
 
+    def test_a_compiler_is_no_hang(self):
+        rows = {
+            kernels.compiles_in_a_child: (60.0, "SLOW", "SLOW.COMPILE", "The children are ptxas"),
+            kernels.compiles_itself: (60.0, "SLOW", "SLOW.COMPILE", "rank 0 compiled until"),
+            kernels.compiles_in_a_child_for_a_while: (300.0, "PASS", "", ""),
+            kernels.waits_for_another_that_compiles: (300.0, "PASS", "", ""),
+        }
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(len(rows)) as pool:
+
+            def verdict_of(kernel):
+                out = os.path.join(folder, kernel.__name__)
+                return nsa_harness.validate(kernel, dict(WIN, seconds=rows[kernel][0]), out=out, db=out + ".db")
+
+            verdicts = dict(zip(rows, pool.map(verdict_of, rows)))
+        for kernel, (_, outcome, code, words) in rows.items():
+            with self.subTest(kernel=kernel.__name__):
+                verdict = verdicts[kernel]
+                self.assertEqual([case.outcome for case in verdict.cases], [outcome], str(verdict))
+                self.assertEqual([finding.code for finding in verdict.findings][:1], [code] if code else [], str(verdict))
+                self.assertIn(words, str(verdict))
+
     def test_no_process_outlives_the_case(self):
         for kernel in (kernels.leaves_a_process, kernels.leaves_a_bare_process):
             with self.subTest(kernel=kernel.__name__), tempfile.TemporaryDirectory() as folder:

@@ -68,7 +68,9 @@ void judge_rank(const Evidence& evidence, const RankState& rank, const Lull& lul
   const bool computed = doing == Doing::computing;
   // Nobody says how long a step of a command takes: it may sleep or compute as it likes.
   const bool may = evidence.the_case.scenario.is_command();
-  if (may && doing == Doing::sleeping) {
+  if (doing == Doing::sleeping && is_compiling(rank.looks[1]->row)) {
+    lulls.notes.push_back(note_of(rank, lull, "waited for another process that compiled"));
+  } else if (may && doing == Doing::sleeping) {
     lulls.notes.push_back(note_of(rank, lull, "slept"));
   } else if (doing == Doing::sleeping || (computed && !may && is_its_own(evidence, rank, lull))) {
     Finding finding = slow_host(computed ? "computed" : "asleep", {rank});

@@ -14,6 +14,7 @@
 #include "harness/evidence/hosts.h"
 #include "harness/evidence/python_frame.h"
 #include "harness/evidence/raised.h"
+#include "harness/judge/wording/find_wording.h"
 
 namespace harness::checks {
 namespace {
@@ -79,6 +80,7 @@ class Ends {
     judge_launcher();
     tell_overwritten();
     judge_left_behind();
+    put_cards();
     tell(false);
     tell(true);
     return result_.finish(ranks_text(all_ranks(evidence_)) +
@@ -392,6 +394,22 @@ class Ends {
     result_.missing("a twin that ended well" +
                     (error != nullptr ? " (" + error->type + ": " + first_line(error->what) + ")"
                                       : std::string()));
+  }
+
+  // The state of the machine's cards, beside each end that a card may be the reason of.
+  void put_cards() {
+    nlohmann::json cards = nlohmann::json::object();
+    for (const auto& row : evidence_.facts) {
+      if (row.process != kController || row.row.name != kCardFact) continue;
+      const std::size_t colon = row.row.value.find(": ");
+      if (colon != std::string::npos)
+        cards[row.row.value.substr(0, colon)] = row.row.value.substr(colon + 2);
+    }
+    if (cards.empty()) return;
+    for (Departure& end : ends_) {
+      const Wording* words = find_wording(end.code, end.variant);
+      if (words != nullptr && uses_fact(*words, "cards")) end.facts["cards"] = cards;
+    }
   }
 
   // Ranks that the launcher ended are told behind those that it ended them for.

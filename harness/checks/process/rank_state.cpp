@@ -276,6 +276,11 @@ std::string top_frames(const RankState& rank) {
   return text.empty() && !wait.empty() ? "in the kernel's " + wait : text;
 }
 
+std::string way_to_stacks(const RankState& rank) {
+  const auto* look = last_look(rank);
+  return look != nullptr && main_frames(look->row).empty() ? look->row.way_to_stacks : "";
+}
+
 std::string unread_waits(const std::vector<RankState>& ranks) {
   std::vector<int> unread;
   for (const RankState& rank : ranks) {

@@ -60,6 +60,9 @@ struct Window {  // of time, both ends included
 // without one the innermost five.
 [[nodiscard]] std::string top_frames(const RankState& rank);
 
+// The command that would let its stack be read; "" where there is a stack, of Python or of the kernel, and where none is known.
+[[nodiscard]] std::string way_to_stacks(const RankState& rank);
+
 // "Ranks 0, 2: step (train.py:26): dist.all_reduce(x); rank 1: log (train.py:31): with lock": the user's own lines. Of a rank
 // without one the innermost frame; "" if no rank has a frame.
 [[nodiscard]] std::string lines_of(const std::vector<RankState>& ranks);

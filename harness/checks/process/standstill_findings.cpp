@@ -14,11 +14,24 @@ bool was_stopped(const RankState& rank) {
   return rank.looked_twice() && rank.doing() == Doing::stopped;
 }
 
+// What nobody could read, and how it can be.
+void put_stackless(const std::vector<RankState>& ranks, Finding& finding) {
+  std::vector<int> without;
+  for (const RankState& rank : ranks) {
+    const std::string way = way_to_stacks(rank);
+    if (way.empty()) continue;
+    without.push_back(rank.rank);
+    finding.facts["way_to_stacks"] = way;
+  }
+  if (!without.empty()) finding.facts["stackless"] = ranks_text(without);
+}
+
 void put_stacks(const std::vector<RankState>& ranks, Finding& finding) {
   for (const RankState& rank : ranks) {
     const std::string frames = top_frames(rank);
     if (!frames.empty()) finding.facts["stacks"][process_name(rank.rank)] = frames;
   }
+  put_stackless(ranks, finding);
 }
 
 // What two looks show of the first of them, and of whom they could not tell what the wait is.
@@ -160,21 +173,11 @@ std::vector<std::string> child_names(const std::vector<RankState>& ranks) {
   return {names.begin(), names.end()};
 }
 
-// Of C++, CUDA, Triton and torch.compile: compilers, assemblers, linkers.
-constexpr std::array<std::string_view, 14> kCompilers = {"cc1",
-                                                         "cc1plus",
-                                                         "clang",
-                                                         "clang++",
-                                                         "as",
-                                                         "ld",
-                                                         "ld.lld",
-                                                         "collect2",
-                                                         "cudafe++",
-                                                         "cicc",
-                                                         "ptxas",
-                                                         "nvlink",
-                                                         "fatbinary",
-                                                         "nvcc"};
+// Of C++, CUDA, Triton and torch.compile: compilers, assemblers, linkers, and what only starts these.
+constexpr std::array<std::string_view, 24> kCompilers = {
+    "cc1",      "cc1plus", "clang", "clang++", "as",        "ld",    "ld.lld",          "collect2",
+    "cudafe++", "cicc",    "ptxas", "nvlink",  "fatbinary", "nvcc",  "ptxas-blackwell", "lto1",
+    "lld",      "cc",      "c++",   "gcc",     "g++",       "ninja", "ccache",          "sccache"};
 
 bool is_compiler(const ChildProcess& child) {
   return std::find(kCompilers.begin(), kCompilers.end(), child.name) != kCompilers.end();
@@ -201,6 +204,14 @@ bool children_compile(const std::vector<RankState>& ranks) {
     }
   }
   return some;
+}
+
+// In both looks: what runs between two compilations is no compiler.
+bool all_compile(const std::vector<RankState>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [](const RankState& rank) {
+    return rank.looked_twice() && is_compiling(rank.looks[0]->row) &&
+           is_compiling(rank.looks[1]->row);
+  });
 }
 
 // A rank tells of the collectives that it asks for. Others, such as those with which DistributedDataParallel compares its buckets,
@@ -268,6 +279,11 @@ Finding hang_of_kernel(const std::vector<RankState>& ranks, const std::vector<Ra
 }
 
 Finding outlasted(const std::vector<RankState>& ranks, const std::vector<RankState>& live) {
+  if (all_compile(ranks)) {
+    Finding finding = in_layer("SLOW.COMPILE", "elsewhere", ranks);
+    put_looks(ranks, finding);
+    return finding;
+  }
   return hang_host("outlasted", ranks, live);
 }
 
@@ -277,7 +293,8 @@ Finding slow_host(const char* variant, const std::vector<RankState>& ranks) {
 
 Finding slow_by_doing(Doing doing, const std::vector<RankState>& ranks) {
   const char* variant = doing == Doing::child ? "child" : doing == Doing::disk ? "disk" : "busy";
-  const bool compiling = doing == Doing::child && children_compile(ranks);
+  const bool compiling = doing != Doing::disk &&
+                         (all_compile(ranks) || (doing == Doing::child && children_compile(ranks)));
   Finding finding = in_layer(compiling ? "SLOW.COMPILE" : "SLOW.HOST", variant, ranks);
   put_looks(ranks, finding);
   const std::vector<std::string> children = child_names(ranks);

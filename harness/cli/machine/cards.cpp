@@ -104,11 +104,16 @@ std::optional<Gpu> named(const std::vector<Card>& cards, const std::string& name
 
 }  // namespace
 
+std::vector<std::vector<std::string>> csv_rows(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) rows.push_back(fields_of(line));
+  return rows;
+}
+
 Cards read_cards(const std::string& query, const std::string& list) {
   Cards read;
-  std::istringstream stream(query);
-  for (std::string line; std::getline(stream, line);) {
-    const std::vector<std::string> fields = fields_of(line);
+  for (const std::vector<std::string>& fields : csv_rows(query)) {
     if (fields.size() != kCardFields.size()) continue;
     Card card;
     card.whole = {

@@ -32,6 +32,9 @@ struct Cards {
   std::string driver;
 };
 
+// Of what nvidia-smi prints as CSV: the fields of each line, without blanks around them.
+[[nodiscard]] std::vector<std::vector<std::string>> csv_rows(const std::string& text);
+
 inline const std::vector<std::string> kCardFields = {
     "name", "memory.total", "driver_version", "uuid", "mig.mode.current", "compute_cap"};
 // `query`: of --query-gpu with the fields above as CSV without header and units; `list`: of `nvidia-smi -L`, which alone

@@ -62,10 +62,6 @@ int usable_cores() {
   return std::clamp(static_cast<int>(std::min(*quota / *period, 1e6) + 0.5), 1, cores);
 }
 
-bool has_nvidia_driver() {
-  return std::filesystem::exists("/proc/driver/nvidia/version");
-}
-
 void ask_gpus(Machine& machine) {
   if (!has_nvidia_driver()) return;
   const CommandResult answer = run_command(
@@ -86,6 +82,11 @@ void ask_gpus(Machine& machine) {
 }
 
 }  // namespace
+
+bool has_nvidia_driver() {
+  std::error_code error;
+  return std::filesystem::exists("/proc/driver/nvidia/version", error);
+}
 
 Machine look_at_machine() {
   Machine machine;

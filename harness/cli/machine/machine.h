@@ -28,6 +28,8 @@ struct Machine {
 
 [[nodiscard]] Machine look_at_machine();
 
+[[nodiscard]] bool has_nvidia_driver();
+
 // "PID NAME (MIB MiB)" of each process that uses a GPU.
 [[nodiscard]] std::vector<std::string> gpu_processes();
 

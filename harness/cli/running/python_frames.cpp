@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "harness/cli/command.h"
+#include "harness/cli/paths.h"
 #include "harness/evidence/python_frame.h"
 #include "harness/evidence/standstill.h"
 #include "harness/run/clock.h"
@@ -28,13 +29,18 @@ constexpr int kSettledMs = 30;  // nothing more comes for so long: the dump is w
 constexpr std::string_view kFolder = "/python_stacks/";  // as python/nsa_harness/stacks.py has it
 const int kSignal = SIGRTMAX - 3;
 
+// Of /proc/PID/status; 0 where no line has this name.
+std::uint64_t bits_in(const std::string& status, const std::string& name) {
+  std::istringstream lines(status);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(name)) return std::strtoull(line.c_str() + name.size(), nullptr, 16);
+  }
+  return 0;
+}
+
 // /proc/PID/fd/N of the file that faulthandler writes to; "" where it is not armed.
 std::string armed_file(pid_t pid) {
-  std::istringstream status(proc_file(pid, "status"));
-  std::uint64_t caught = 0;
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("SigCgt:")) caught = std::strtoull(line.c_str() + 7, nullptr, 16);
-  }
+  const std::uint64_t caught = bits_in(proc_file(pid, "status"), "SigCgt:");
   if ((caught >> (kSignal - 1) & 1U) == 0) return "";
   std::error_code error;
   std::filesystem::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", error);
@@ -103,7 +109,48 @@ std::string line_of(const std::string& path, std::int64_t number) {
   return line;
 }
 
+// A wheel brings py-spy with it, and its folder of programs need not be on PATH.
+std::string py_spy() {
+  const auto beside = std::filesystem::path(users_python()).parent_path() / "py-spy";
+  return access(beside.c_str(), X_OK) == 0 ? beside.string() : "py-spy";
+}
+
+bool runs_python(pid_t pid) {
+  std::error_code error;
+  const auto program =
+      std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error);
+  const auto state = read_process_state(pid);
+  return (state && is_python(state->name)) || is_python(program.filename().string());
+}
+
+SpyLimits limits_of(pid_t pid, bool installed) {
+  constexpr unsigned kPtrace = 19;  // CAP_SYS_PTRACE
+  SpyLimits limits{installed};
+  struct stat owner {};
+  limits.own =
+      stat(("/proc/" + std::to_string(pid)).c_str(), &owner) == 0 && owner.st_uid == geteuid();
+  limits.root = geteuid() == 0;
+  const std::uint64_t effective = bits_in(proc_file(getpid(), "status"), "CapEff:");
+  limits.privileged = (effective >> kPtrace & 1U) != 0;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> limits.yama;
+  return limits;
+}
+
 }  // namespace
+
+std::string way_to_stacks(const SpyLimits& limits) {
+  std::vector<std::string> commands;
+  if (!limits.installed) commands.emplace_back("`pip install py-spy`");
+  if (!limits.privileged && limits.root) {
+    commands.emplace_back("the option `--cap-add=SYS_PTRACE` of the container");
+  } else if (!limits.privileged && !limits.own) {
+    commands.emplace_back("`sudo` before this command");
+  } else if (!limits.privileged && limits.yama > 0) {
+    commands.emplace_back("`sudo sysctl kernel.yama.ptrace_scope=0`");
+  }
+  if (commands.empty()) return "`py-spy dump --pid PID` tells why, as long as it stands there";
+  return nsa::join(commands, " and ") + (commands.size() == 1 ? " allows it" : " allow it");
+}
 
 std::string told_frame(std::string_view frame) {
   const std::size_t open = frame.rfind(" (");
@@ -179,15 +226,20 @@ std::vector<std::string> told_frames(Threads threads) {
   return frames;
 }
 
-std::vector<std::string> python_frames(pid_t pid, bool quickly) {
+PythonStack python_frames(pid_t pid, bool quickly) {
   auto threads = threads_in_faults(armed_dump(pid));
+  std::string way;
   if (threads.empty() && !quickly) {
     const CommandResult dump = run_command(
-        {"py-spy", "dump", "--nonblocking", "--full-filenames", "--pid", std::to_string(pid)},
+        {py_spy(), "dump", "--nonblocking", "--full-filenames", "--pid", std::to_string(pid)},
         kPySpyMs);
-    if (dump.ok()) threads = threads_in_dump(dump.out);
+    if (dump.ok()) {
+      threads = threads_in_dump(dump.out);
+    } else if (runs_python(pid)) {
+      way = way_to_stacks(limits_of(pid, dump.started));
+    }
   }
-  return told_frames(std::move(threads));
+  return {told_frames(std::move(threads)), std::move(way)};
 }
 
 }  // namespace harness::cli

@@ -9,6 +9,7 @@
 
 #include "harness/checks/list.h"
 #include "harness/checks/process/level_course.h"
+#include "harness/cli/machine/card_health.h"
 #include "harness/cli/output.h"
 #include "harness/cli/running/python_frames.h"
 #include "harness/cli/running/room.h"
@@ -409,6 +410,8 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   StandingLine standing([this](const std::string& line) { tell(line); }, !plan_.quiet);
   const bool is_command = the_case.scenario.is_command();
   if (is_command) {
+    const auto cards = std::make_shared<CardWatch>();
+    if (cards->has_cards()) options.card_facts = [cards] { return cards->facts(); };
     options.asked = &asked_to_tell();
     options.pass_on = &to_pass_on();
   }

@@ -1,6 +1,7 @@
 // What hangs at this moment: two looks at processes that nsa-harness did not start, judged as those of a command that was ended for
 // standing still. Nothing is stored, and no process is stopped.
 #include <chrono>
+#include <future>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -87,17 +88,22 @@ class Attached {
 
   // After both looks: what is needed of a process for its stack must not count as its waking up.
   void put_frames() {
-    for (const int number : {1, 0}) {
-      for (auto& row : evidence_.observations) {
-        if (row.row.look != number || row.row.threads.empty()) continue;
-        const int rank = row.row.process_observed;
-        if (number == 1) {
-          put_python_frames(seen_.ranks.at(rank), &python_frames, row.row);
-          frames_[rank] = row.row.threads.front().frames;
-        } else {
-          row.row.threads.front().frames = frames_[rank];
-        }
-      }
+    std::vector<std::future<void>> asked;
+    for (auto& row : evidence_.observations) {
+      if (row.row.look != 1) continue;
+      const pid_t pid = seen_.ranks.at(row.row.process_observed);
+      asked.push_back(
+          std::async([pid, &seen = row.row] { put_python_frames(pid, &python_frames, seen); }));
+    }
+    for (std::future<void>& one : asked) one.get();
+    std::map<int, std::vector<std::string>> frames;
+    for (const auto& row : evidence_.observations) {
+      if (row.row.look == 1 && !row.row.threads.empty())
+        frames[row.row.process_observed] = row.row.threads.front().frames;
+    }
+    for (auto& row : evidence_.observations) {
+      if (row.row.look == 0 && !row.row.threads.empty())
+        row.row.threads.front().frames = frames[row.row.process_observed];
     }
   }
 
@@ -196,7 +202,6 @@ class Attached {
   }
 
   SeenRanks seen_;
-  std::map<int, std::vector<std::string>> frames_;
   Evidence evidence_;
 };
 

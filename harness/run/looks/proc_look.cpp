@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -227,15 +228,17 @@ bool is_python(std::string_view process_name) {
 }
 
 void put_python_frames(pid_t pid, const FramesOf& frames_of, Observation& seen) {
-  constexpr int kMostChildren = 4;
+  constexpr std::size_t kMostChildren = 4;
   if (!frames_of || seen.threads.empty()) return;
-  seen.threads.front().frames = frames_of(pid, false);
-  int asked = 0;
+  std::vector<std::future<void>> asked;
   for (ChildProcess& child : seen.children) {
-    if (seen.look != 1 || !is_python(child.name) || asked == kMostChildren) continue;
-    ++asked;
-    child.frames = frames_of(child.pid, true);
+    if (seen.look != 1 || !is_python(child.name) || asked.size() == kMostChildren) continue;
+    asked.push_back(std::async([&] { child.frames = frames_of(child.pid, true).frames; }));
   }
+  PythonStack own = frames_of(pid, false);
+  for (std::future<void>& one : asked) one.get();
+  seen.threads.front().frames = std::move(own.frames);
+  seen.way_to_stacks = std::move(own.way);
 }
 
 void merge_frames(Observation& outside, const Observation& inside) {

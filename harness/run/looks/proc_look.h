@@ -56,14 +56,19 @@ using Processes = std::map<pid_t, ProcessState>;
 // `all` that this process started, by ancestry or by its process group.
 [[nodiscard]] Observation look_at(int process, int look, pid_t pid, const Processes& all);
 
-// The main thread's frames of a Python process, innermost first; may be empty. `quickly`: from what answers within a second.
-using FramesOf = std::function<std::vector<std::string>(pid_t pid, bool quickly)>;
+struct PythonStack {
+  std::vector<std::string> frames;  // of the main thread, innermost first; may be empty
+  std::string way;                  // Observation::way_to_stacks
+};
+
+// Of a Python process, asked by several threads at once. `quickly`: from what answers within a second.
+using FramesOf = std::function<PythonStack(pid_t pid, bool quickly)>;
 
 // As far as its name says.
 [[nodiscard]] bool is_python(std::string_view process_name);
 
 // Puts the frames of process `pid` into the look at it and, into the second look (1), those of the first few Python processes
-// that it has started, such as the workers of its loader.
+// that it has started, such as the workers of its loader. All are asked at once, and take no longer than the slowest.
 void put_python_frames(pid_t pid, const FramesOf& frames_of, Observation& seen);
 
 // Takes the frames of `inside`, the process's own answer, over into the threads of `outside`.
