@@ -12,6 +12,7 @@ namespace harness {
 namespace {
 
 constexpr double kIdleShare = 0.1;  // heartbeats and samplers take about a hundredth of a core
+constexpr std::int64_t kCompilesMs = 180'000;
 constexpr std::int64_t kDiskBytes = 1 << 16;  // between two looks; a log line is a fraction of it
 
 bool is_stopped(const Observation& look) {
@@ -306,9 +307,10 @@ Doing without_peers(const Looked& process) {
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
   // A thread beside one that waits without a limit may poll as it likes.
   const bool main_polls = !process.after->threads.empty() && sleeps(*process.after, 0);
-  // Who looks again and again whether another process has compiled what it needs, looks for minutes.
-  const bool is_borne =
-      main_polls && (process.polled_ms < process.polls_ms || is_compiling(*process.after));
+  // Another process that compiles what is polled for may take minutes.
+  const std::int64_t borne_ms =
+      is_compiling(*process.after) ? std::max(process.polls_ms, kCompilesMs) : process.polls_ms;
+  const bool is_borne = main_polls && process.polled_ms < borne_ms;
   const bool polled = process.wake_ups >= kWakeUpsOfAHang && !is_borne;
   if (doing == Doing::sleeping && polled) return Doing::waiting;
   // It polls for its peers, or looks again and again whether they are there.

@@ -1,7 +1,7 @@
-// The processes of a case that live and end together (its ranks, its twin, or a command of the user's own), under one Supervisor and
-// one poll loop on the caller's thread. Reads what they record, looks at them, ends them; turns all of it into events. When run()
-// returns, or the destructor, none of the processes is left, save one that the kernel itself cannot end (said as a fact), or one
-// that cannot be reached any more (said too; an agent beside it ends it).
+// The processes of a case that live and end together (its ranks, its twin, or a command of the user's own), under one Supervisor
+// and one poll loop on the caller's thread. Reads what they record, looks at them, ends them, and turns all of it into events.
+// When run() returns, or the destructor, none of the processes is left, save one that the kernel itself cannot end (said as a
+// fact), or one that cannot be reached any more (said too; an agent beside it ends it).
 //
 // A process is started by this program, reached through an agent, or found by a Source: WatchedProcess says how.
 #pragma once
@@ -28,6 +28,7 @@ struct Supervised {
   bool said_hello = false;
   bool finished = false;                 // Done was seen
   bool told_error = false;               // of itself
+  std::string error_file = {};           // of a rank of torchrun
   bool numbered_itself = false;          // its number is from itself
   bool asked_to_end = false;             // by this program, while it lived
   bool by_launcher = false;              // a launcher ended it

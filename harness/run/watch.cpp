@@ -94,20 +94,14 @@ void Watch::sample_states() {
 }
 
 std::set<int> Watch::ask_for_stacks(std::map<int, Observation>& seen) {
-  std::set<int> later;
-  std::vector<std::future<bool>> at_once;
-  for (auto& entry : seen) {
-    const int process = entry.first;
-    if (members_.at(process).own == nullptr) {
-      if (ask_(process, entry.second)) later.insert(process);
-      continue;
-    }
-    at_once.push_back(
-        std::async([this, process, &answer = entry.second] { return ask_(process, answer); }));
+  std::vector<std::pair<int, std::future<bool>>> at_once;
+  for (auto& [process, answer] : seen) {
+    auto ask = [this, number = process, to = &answer] { return ask_(number, *to); };
+    at_once.emplace_back(process, std::async(std::launch::async, ask));
   }
-  auto asked = at_once.begin();
-  for (const auto& [process, answer] : seen) {
-    if (members_.at(process).own != nullptr && (asked++)->get()) later.insert(process);
+  std::set<int> later;
+  for (auto& [process, asked] : at_once) {
+    if (asked.get()) later.insert(process);
   }
   return later;
 }

@@ -23,8 +23,7 @@ namespace harness {
 class Watch {
  public:
   // Asks a process for its own stacks, which then come as an Observation; false: it cannot answer, and what could be had of
-  // its stacks without it is in `seen`. That may take seconds: processes without an Outside of the caller's are asked at once,
-  // each by a thread of its own.
+  // its stacks without it is in `seen`. That may take seconds: all processes are asked at once, each by a thread of its own.
   using AskForStacks = std::function<bool(int process, Observation& seen)>;
 
   // `origin_ms`: monotonic_ms() at the case's beginning.

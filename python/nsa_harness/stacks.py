@@ -1,5 +1,6 @@
 """The stacks of a Python process for nsa-harness. Python's faulthandler writes them when the signal SIGNAL comes: its code asks for no lock
-of the interpreter, so they come also where a thread holds that for ever. The child of a fork writes to the same file.
+of the interpreter, so they come also where a thread holds that for ever, and before a fatal signal ends the process. The child of a fork
+writes to the same file.
 
 harness/cli/running/python_frames.cpp sends the signal, and finds the file by its descriptor."""
 
@@ -28,6 +29,8 @@ def arm(address):
     except OSError:
         return
     faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)
+    if not faulthandler.is_enabled():  # else a fatal signal is told where the user wants it
+        faulthandler.enable(file=file, all_threads=True)
     faulthandler.nsa_harness_file = file
 
 

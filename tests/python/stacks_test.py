@@ -54,6 +54,18 @@ class Stacks(unittest.TestCase):
         out, err = process.communicate(timeout=DEADLINE_S)
         self.assertEqual((out, err, process.returncode), ("end\n", "", 0))
 
+    def test_a_fatal_signal_is_told_and_ends_the_process_as_before(self):
+        process = self.start("import ctypes, time\nprint('ready', flush=True)\ntime.sleep(1)\ndef reads():\n    ctypes.string_at(0)\nreads()")
+        said = self.asked(process.pid, process, process.wait)
+        self.assertIn("Fatal Python error: Segmentation fault", said)
+        self.assertIn('File "<string>", line 5 in reads', said)
+        self.assertEqual((process.stderr.read(), process.returncode), ("", -signal.SIGSEGV))
+
+    def test_where_the_user_has_fatal_signals_told_they_are_told_there(self):
+        process = self.start("import ctypes, time\nprint('ready', flush=True)\ntime.sleep(1)\nctypes.string_at(0)", "-X", "faulthandler")
+        self.assertEqual(self.asked(process.pid, process, process.wait), "")
+        self.assertIn("Fatal Python error: Segmentation fault", process.stderr.read())
+
     def test_the_child_of_a_fork_answers_into_the_file_of_its_parent(self):
         script = "import os, time\nchild = os.fork()\nif not child:\n    time.sleep(60)\nprint('ready', flush=True)\nprint(child, flush=True)\ntime.sleep(60)"
         process = self.start(script)

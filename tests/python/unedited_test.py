@@ -350,6 +350,18 @@ class Unedited(unittest.TestCase):
         first = case["findings"][0]
         self.assertEqual((decision, first["code"], first["site"]["ranks"]), ("NO-GO", "CRASH.EXCEPTION", [1]), case["reason"])
         self.assertIn('raise ValueError("no shard 7")', case["reason"])
+        both = SPAWNED.replace("LAST", "True").replace("rank == 1 and step == 4", "step == 4")
+        _, decision, case = run(both, self.folder.name, 0, True, name="both")
+        causes = [finding for finding in case["findings"] if finding["role"] == "initiating"]
+        self.assertEqual(decision, "NO-GO")
+        for finding in causes:  # the parent prints one of the two
+            self.assertIn('raise ValueError("no shard 7")', finding["statement"])
+
+    def test_a_rank_that_a_signal_ended_tells_its_line(self):
+        script = HEAD + MODEL + DDP + ADAMW + LOOP.replace("optimizer.zero_grad()", "optimizer.zero_grad()\n    if RANK == 1 and step == 4: os.abort()") + END
+        _, decision, case = run(script, self.folder.name, 2, True)
+        self.assertEqual((decision, case["findings"][0]["code"], case["findings"][0]["site"]["ranks"]), ("NO-GO", "CRASH.SIGNAL", [1]), case["reason"])
+        self.assertRegex(case["reason"], r"\(script\.py:\d+\)|\.py:\d+")
 
     def test_one_rank_without_the_hook_is_not_accused(self):
         again = "import os, sys\nif os.environ['RANK'] == '1' and not sys.flags.isolated:\n    os.execv(sys.executable, [sys.executable, '-I', *sys.argv])\n"

@@ -2,11 +2,13 @@
 #include "harness/run/watch.h"
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
+#include "harness/run/processes/watched_process.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace harness {
@@ -46,7 +48,9 @@ TEST(Watch, ProcessesAreAskedForTheirStacksAtOnce) {
     seen.threads.front().frames = {met + " " + std::to_string(process)};
     return false;
   });
-  for (int process = 0; process < 3; ++process) watch.started(process, getpid());
+  std::deque<FoundProcess> processes;
+  for (int process = 0; process < 3; ++process)
+    watch.started(process, getpid(), processes.emplace_back(getpid()));
   watch.look_for_user();
   sink.flush();
   EXPECT_EQ(told, (std::map<int, std::string>{{0, "met 0"}, {1, "met 1"}, {2, "met 2"}}));

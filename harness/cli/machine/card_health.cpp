@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kAskMs =
     2'000;  // in all; a driver that is loaded answers in some 30 ms for each card
-constexpr std::size_t kLongest = 160;  // bytes of a message
-constexpr std::size_t kMostXids = 4;   // numbers of one card
+constexpr std::size_t kLongestMessage = 160;  // bytes of a message
+constexpr std::size_t kMostXids = 4;          // numbers of one card
 
 // nvidia-smi: "00000000:17:00.0"; the kernel's log: "0000:17:00".
 std::string address_in(std::string text) {
@@ -151,8 +151,9 @@ std::optional<Xid> xid_in(std::string_view line) {
   if (!number || *number < 0) return std::nullopt;
   const std::size_t begin = said.find_first_not_of(", ", comma);
   const std::string_view text = begin == std::string_view::npos ? "" : said.substr(begin);
-  return Xid{
-      address_in(std::string(line.substr(0, end))), *number, std::string(text.substr(0, kLongest))};
+  return Xid{address_in(std::string(line.substr(0, end))),
+             *number,
+             std::string(text.substr(0, kLongestMessage))};
 }
 
 std::vector<Fact> card_facts(const std::vector<CardHealth>& before,

@@ -17,6 +17,7 @@
 #include "harness/evidence/standstill.h"
 #include "harness/run/clock.h"
 #include "harness/run/looks/proc_look.h"
+#include "harness/run/looks/stacks_file.h"
 #include "harness/run/processes/spawn_process.h"
 #include "nsa/base/text.h"
 
@@ -26,31 +27,6 @@ namespace {
 constexpr int kPySpyMs = 3'000;
 constexpr int kArmedMs = 1'000;
 constexpr int kSettledMs = 30;  // nothing more comes for so long: the dump is whole
-constexpr std::string_view kFolder = "/python_stacks/";  // as python/nsa_harness/stacks.py has it
-const int kSignal = SIGRTMAX - 3;
-
-// Of /proc/PID/status; 0 where no line has this name.
-std::uint64_t bits_in(const std::string& status, const std::string& name) {
-  std::istringstream lines(status);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(name)) return std::strtoull(line.c_str() + name.size(), nullptr, 16);
-  }
-  return 0;
-}
-
-// /proc/PID/fd/N of the file that faulthandler writes to; "" where it is not armed.
-std::string armed_file(pid_t pid) {
-  const std::uint64_t caught = bits_in(proc_file(pid, "status"), "SigCgt:");
-  if ((caught >> (kSignal - 1) & 1U) == 0) return "";
-  std::error_code error;
-  std::filesystem::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", error);
-  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
-    std::error_code unread;
-    const std::string target = std::filesystem::read_symlink(at->path(), unread).string();
-    if (!unread && target.find(kFolder) != std::string::npos) return at->path().string();
-  }
-  return "";
-}
 
 std::int64_t bytes_of(const Fd& file) {
   struct stat told {};
@@ -66,14 +42,15 @@ bool ask(pid_t pid) {
     const std::string tid = at->path().filename().string();
     if (proc_file(pid, "task/" + tid + "/comm") != "nsa_harness\n") continue;
     const auto number = nsa::parse_int(tid);
-    if (number && syscall(SYS_tgkill, pid, static_cast<pid_t>(*number), kSignal) == 0) return true;
+    if (number && syscall(SYS_tgkill, pid, static_cast<pid_t>(*number), stacks_signal()) == 0)
+      return true;
   }
-  return kill(pid, kSignal) == 0;
+  return kill(pid, stacks_signal()) == 0;
 }
 
 std::string armed_dump(pid_t pid) {
   constexpr std::int64_t kMost = 1 << 20;
-  const std::string path = armed_file(pid);
+  const std::string path = stacks_file_of(pid);
   if (path.empty()) return "";
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) return "";
@@ -130,7 +107,7 @@ SpyLimits limits_of(pid_t pid, bool installed) {
   limits.own =
       stat(("/proc/" + std::to_string(pid)).c_str(), &owner) == 0 && owner.st_uid == geteuid();
   limits.root = geteuid() == 0;
-  const std::uint64_t effective = bits_in(proc_file(getpid(), "status"), "CapEff:");
+  const std::uint64_t effective = status_bits(getpid(), "CapEff:");
   limits.privileged = (effective >> kPtrace & 1U) != 0;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> limits.yama;
   return limits;

@@ -1,6 +1,7 @@
 #include "harness/run/looks/proc_look.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -136,6 +137,14 @@ std::string proc_file(pid_t pid, const std::string& name) {
   std::ostringstream content;
   content << file.rdbuf();  // an iterator would throw where the process ends between open and read
   return content.str();
+}
+
+std::uint64_t status_bits(pid_t pid, const std::string& name) {
+  std::istringstream lines(proc_file(pid, "status"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(name)) return std::strtoull(line.c_str() + name.size(), nullptr, 16);
+  }
+  return 0;
 }
 
 std::optional<ProcessState> parse_stat(std::string_view text) {

@@ -26,6 +26,8 @@ struct ProcessState {
 
 // /proc/PID/`name`; empty when it cannot be read, or the process ends meanwhile.
 [[nodiscard]] std::string proc_file(pid_t pid, const std::string& name);
+// A mask of /proc/PID/status, such as "SigCgt:"; 0 where no line has this name.
+[[nodiscard]] std::uint64_t status_bits(pid_t pid, const std::string& name);
 
 // Reads the content of /proc/PID/stat. Nothing when it is not of that form.
 [[nodiscard]] std::optional<ProcessState> parse_stat(std::string_view text);

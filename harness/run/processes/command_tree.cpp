@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/evidence/standstill.h"
+#include "harness/foreign/error_file.h"
 #include "harness/run/looks/system_call.h"
 #include "nsa/base/text.h"
 
@@ -81,7 +82,8 @@ std::vector<FoundRank> CommandTree::ranks() const {
                          number_in(environment, by.world).value_or(0),
                          pid,
                          number_in(environment, "TORCHELASTIC_RESTART_COUNT").value_or(0),
-                         number_in(environment, "TORCHELASTIC_MAX_RESTARTS").value_or(0)});
+                         number_in(environment, "TORCHELASTIC_MAX_RESTARTS").value_or(0),
+                         error_file_of(environment)});
       if (&by != &kNumberings.front()) by_job.insert(pid);
       break;
     }

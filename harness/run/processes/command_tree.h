@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <sys/types.h>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct FoundRank {
   // How often torchrun has started the ranks again before this one, and how often it does at most.
   int restarts = 0;
   int most_restarts = 0;
+  std::string error_file = {};  // error_file_of()
 };
 
 class CommandTree {

@@ -11,6 +11,7 @@
 
 #include "harness/evidence/evidence.h"
 #include "harness/evidence/hosts.h"
+#include "harness/foreign/error_file.h"
 #include "harness/run/processes/process_end.h"
 #include "harness/run/processes/users_torch.h"
 #include "nsa/base/text.h"
@@ -146,6 +147,7 @@ void FoundRanks::find_ranks() {
       continue;
     }
     meet_rank(found.rank, found.pid);
+    group_.all().at(found.rank).error_file = found.error_file;
   }
 }
 
@@ -417,6 +419,10 @@ void FoundRanks::record_ends() {
   if (group_.all().empty() && lives_ended_ == 0)  // it could not be started
     group_.all()[0].process = std::make_unique<FoundProcess>(0);
   record_ends_of_life();
+  const bool asks_cards = options_.card_facts && group_.stop_reason() != "interrupted" &&
+                          !(all_ended_well() && is_good(said_.end));
+  for (const Fact& fact : asks_cards ? options_.card_facts() : std::vector<Fact>())
+    record(kController, now_ms(), fact);
   if (command_is_rank()) return;
   Supervised& launcher = group_.all()[kLauncher] = Supervised();
   launcher.process = std::make_unique<FoundProcess>(command_);
@@ -443,8 +449,20 @@ void FoundRanks::record_ends_of_life() {
     // All that can be asked of a command is that it exits with 0.
     if (is_good(rank.end)) record(number, *rank.ended_ms, Done{});
   }
+  record_error_files();
   words_.record(group_.all(), !group_.was_stopped(), group_);
   if (!flights_recorded_ && (!all_ended_well() || flights_.departed())) record_flights();
+}
+
+// What a script with @record wrote: it tells whose exception it is.
+void FoundRanks::record_error_files() {
+  for (auto& [number, rank] : group_.all()) {
+    if (is_good(rank.end) || rank.told_error) continue;
+    const auto error = read_error_file(rank.error_file);
+    if (!error) continue;
+    record(number, *rank.ended_ms, *error);
+    rank.told_error = true;
+  }
 }
 
 // Ranks that ended before any scan could find them, as where there is no such script.

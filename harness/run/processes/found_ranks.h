@@ -79,6 +79,7 @@ class FoundRanks : private Source {
   void record_ends_of_life();
   void complete_end(int number, Supervised& rank);
   void complete_ranks();
+  void record_error_files();
   [[nodiscard]] std::string how_life_ended() const;
   void record_flights();
 

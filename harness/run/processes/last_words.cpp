@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -10,6 +11,7 @@
 
 #include "harness/evidence/evidence.h"
 #include "harness/evidence/raised.h"
+#include "harness/run/looks/stacks_file.h"
 #include "harness/run/processes/process_end.h"
 
 namespace harness {
@@ -59,7 +61,14 @@ void LastWords::find(const CommandTree& tree, const std::map<int, Supervised>& r
   constexpr std::size_t kMost = 256;  // processes, and files
   const std::vector<pid_t>& all = tree.processes();
   std::vector<pid_t> pids;
-  for (const auto& [number, rank] : ranks) pids.push_back(rank.process->pid());
+  for (const auto& [number, rank] : ranks) {
+    const pid_t pid = rank.process->pid();
+    pids.push_back(pid);
+    if (stacks_[number].pid == pid) continue;
+    const std::string path = stacks_file_of(pid);
+    Fd file(path.empty() ? -1 : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file.is_open()) stacks_[number] = {pid, std::move(file)};
+  }
   for (std::size_t i = 0; i < all.size() && i < kMost; ++i) {
     for (const char* stream : {"/fd/1", "/fd/2"}) {
       std::error_code error;
@@ -99,11 +108,19 @@ void LastWords::read() {
       last_lines_[*printout.ranks.begin()] = printed_.last_line;
     printed_.last_line = before;
   }
+  const std::string last_line = printed_.last_line;
+  for (const auto& [number, stacks] : stacks_) {
+    if (!stacks.file.is_open()) continue;
+    std::ifstream stream("/proc/self/fd/" + std::to_string(stacks.file.get()));
+    read_printed(stream, printed_, number);
+  }
+  printed_.last_line = last_line;
 }
 
 void LastWords::begin_life() {
   printed_ = Printed();
   last_lines_.clear();
+  stacks_.clear();
   for (Printout& printout : printouts_) {
     printout.ranks.clear();
     printout.from = bytes_of(printout.path).value_or(printout.from);
@@ -191,8 +208,8 @@ void LastWords::record_signals(const std::map<int, Supervised>& ranks, Supervisi
       return aborted ? signal == SIGABRT : signal != 0 && signal != SIGTERM;
     });
     for (const auto& [of, said] : rows) {
-      const bool known = of && ranks.contains(*of);
-      if (!known && ended.size() != 1) continue;
+      const bool known = of && std::find(ended.begin(), ended.end(), *of) != ended.end();
+      if (!known && ((of && ranks.contains(*of)) || ended.size() != 1)) continue;
       const int number = known ? *of : ended.front();
       to.record(number, *ranks.at(number).ended_ms, Fact{name, said});
     }

@@ -20,7 +20,7 @@ class LastWords {
       : printouts_{{std::move(out_path)}, {std::move(err_path)}} {}
 
   // Notes the files of the user's own that processes of `tree` print to instead: nohup, a redirect of a shell, a launcher with a
-  // folder of logs. What is in them when they are found is not read.
+  // folder of logs. What is in them when they are found is not read. Also keeps the files of ranks that faulthandler writes to.
   void find(const CommandTree& tree, const std::map<int, Supervised>& ranks);
   // Reads all that came in this life.
   void read();
@@ -29,8 +29,8 @@ class LastWords {
   [[nodiscard]] const std::vector<PrintedError>& errors() const {
     return printed_.errors.empty() ? printed_.of_threads : printed_.errors;
   }
-  // Why ranks ended, as rows of theirs. `ranks`: with their ends, the launcher too. `blames`: where nothing tells whose an error is,
-  // it is said of one of them.
+  // Why ranks ended, as rows of theirs. `ranks`: with their ends, the launcher too. `blames`: an error of which nothing tells whose
+  // it is, is said of one of them.
   void record(const std::map<int, Supervised>& ranks, bool blames, Supervision& to) const;
   void begin_life();  // what comes from here on is of other processes
 
@@ -60,6 +60,12 @@ class LastWords {
                     Supervision& to) const;
   void record_signals(const std::map<int, Supervised>& ranks, Supervision& to) const;
 
+  struct Stacks {
+    pid_t pid = 0;
+    Fd file;  // stacks_file_of(pid)
+  };
+
+  std::map<int, Stacks> stacks_;     // of ranks
   std::vector<Printout> printouts_;  // the first two are of the record
   Printed printed_;
   std::map<int, std::string> last_lines_;  // of ranks with a file of their own
