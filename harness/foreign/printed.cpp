@@ -227,6 +227,7 @@ void read_launcher(std::string_view line, std::optional<long>& table_rank, Print
 
 // "process 0 terminated with signal SIGABRT", "process 1 terminated with exit code 3" of torch.multiprocessing.spawn.
 void read_spawner(std::string_view line, Printed& printed) {
+  if (const auto raised = spawned_process(line)) printed.spawned[*raised] = 1;  // it ends so then
   constexpr std::string_view kSignal = " terminated with signal ";
   const auto process = number_after(line, "process ");
   if (!process) return;

@@ -131,6 +131,7 @@ TEST(Printed, WhatSpawnTellsOfAProcessIsOfThatProcess) {
   ASSERT_EQ(raised.errors.size(), 1u);
   EXPECT_EQ(raised.errors[0].rank, 1);
   EXPECT_EQ(raised.errors[0].error.type, "ZeroDivisionError");
+  EXPECT_EQ(raised.spawned, (std::map<int, int>{{1, 1}})) << "a child that raised ends with 1";
   const Printed ended = read(
       "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal "
       "SIGABRT\n"

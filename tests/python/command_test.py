@@ -57,6 +57,21 @@ import socket
 server = socket.socket(); server.bind(('127.0.0.1', 0)); server.listen(1)
 socket.create_connection(server.getsockname()).recv(1)
 """
+# Three children of a fork, each in a function of its own; their faulthandlers write to the file of their parent.
+FORKS = """
+import multiprocessing, time
+def first():
+    time.sleep(5000)
+def second():
+    time.sleep(5000)
+def third():
+    time.sleep(5000)
+forks = [multiprocessing.get_context("fork").Process(target=one) for one in (first, second, third)]
+for fork in forks:
+    fork.start()
+for fork in forks:
+    fork.join()
+"""
 KILLS_KEEPER = """
 import os, signal, subprocess, time
 subprocess.Popen(['sleep', '613.25'], start_new_session=True)
@@ -282,6 +297,16 @@ class Command(unittest.TestCase):
             self.assertEqual(len(done.stderr.splitlines()), 1, done)
             self.assertIn(f"-- COMMAND: found {word}, wanted a program", done.stderr)
             self.assertNotIn("worker", done.stderr)
+
+    def test_children_of_a_fork_are_not_taken_for_each_other_or_for_their_parent(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "train.py")
+            with open(script, "w", encoding="utf-8") as file:
+                file.write(FORKS)
+            (case,) = judged("forks", [sys.executable, script], folder)["cases"]
+        self.assertIn("Rank 0: <module> (train.py:13): fork.join()", case["reason"])
+        self.assertRegex(case["reason"], r"its child python\S* \d+ waits in clock_nanosleep for \d+ s more, in first \(train.py:4\)")
+        self.assertRegex(case["reason"], r"and child python\S* \d+ waits in clock_nanosleep for \d+ s more, in second \(train.py:6\)")
 
     def test_attach_tells_what_stands_still_from_what_computes(self):
         commands = [python("print(flush=True); " + STUCK), python("print(flush=True)\nwhile True: pass")]

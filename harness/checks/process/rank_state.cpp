@@ -242,15 +242,20 @@ std::string waiting_children(const RankState& rank) {
     const std::string& place = own.empty() && !child.frames.empty() ? child.frames.front() : own;
     const std::string id = " " + std::to_string(child.pid);
     const ThreadStack* main = main_thread_of(look->row, child);
-    if (main == nullptr || main->state != "S" || main->timed) continue;
+    const bool far = main != nullptr && main->timed && main->left_ms > kFarLimitMs;
+    if (main == nullptr || main->state != "S" || (main->timed && !far)) continue;
     if (waits_for_process(main->call))
       continue;  // the child that it waits for has an entry of its own
-    if (parts.size() == kMost || (place.empty() && !waits_for_data(*main))) continue;
-    const bool full = main->call == "write" || main->call == "writev";
-    parts.push_back((parts.empty() ? "its child " : "child ") + child.name + id + " waits" +
-                    (main->call.empty() ? "" : " in " + main->call + " without a time limit") +
-                    (full ? ", since nobody reads what it writes" : "") +
-                    (place.empty() ? "" : ", in " + place));
+    if (parts.size() == kMost || (place.empty() && !far && !waits_for_data(*main))) continue;
+    const bool writes = main->call == "write" || main->call == "writev";
+    const std::string wait = main->call.empty() ? "" : " in " + main->call;
+    parts.push_back(
+        (parts.empty() ? "its child " : "child ") + child.name + id + " waits" +
+        (far            ? wait + " for " + std::to_string(main->left_ms / 1000) + " s more"
+         : wait.empty() ? ""
+                        : wait + " without a time limit") +
+        (writes && child.writes_to_rank ? ", since this rank does not read what it writes" : "") +
+        (place.empty() ? "" : ", in " + place));
   }
   return nsa::join(parts, ", and ");
 }

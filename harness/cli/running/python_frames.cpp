@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -48,12 +50,23 @@ bool ask(pid_t pid) {
   return kill(pid, stacks_signal()) == 0;
 }
 
+// The child of a fork writes to the file of its parent: of those that share one, each is asked when the other has answered.
+std::mutex& turn_at(const Fd& file) {
+  static std::mutex guard;
+  static std::map<std::pair<dev_t, ino_t>, std::mutex> turns;
+  struct stat told {};
+  (void)fstat(file.get(), &told);
+  const std::lock_guard lock(guard);
+  return turns[{told.st_dev, told.st_ino}];
+}
+
 std::string armed_dump(pid_t pid) {
   constexpr std::int64_t kMost = 1 << 20;
   const std::string path = stacks_file_of(pid);
   if (path.empty()) return "";
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) return "";
+  const std::lock_guard turn(turn_at(file));
   const std::int64_t before = bytes_of(file);
   if (!ask(pid)) return "";
   const std::int64_t begun = monotonic_ms();

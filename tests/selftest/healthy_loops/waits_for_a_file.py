@@ -31,6 +31,7 @@ def main():
     model = DistributedDataParallel(nn.Linear(16, 16))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     watch(model, optimizer)
+    data = torch.Generator().manual_seed(rank)
     shared = multiprocessing.shared_memory.SharedMemory(create=True, size=4096)
     lines = multiprocessing.Queue()
     listener = logging.handlers.QueueListener(lines, logging.StreamHandler())
@@ -47,7 +48,7 @@ def main():
         while not os.path.exists(ready):
             time.sleep(1)
         for step in range(8):
-            loss = model(torch.randn(4, 16)).square().mean()
+            loss = model(torch.randn(4, 16, generator=data)).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

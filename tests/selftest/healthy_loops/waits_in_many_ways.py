@@ -34,6 +34,7 @@ def main():
     model = DistributedDataParallel(nn.Linear(16, 16))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     watch(model, optimizer)
+    data = torch.Generator().manual_seed(rank)
     for step in range(8):
         if step == 2 and rank == 1:
             time.sleep(20)
@@ -41,7 +42,7 @@ def main():
             one_operator()
         if step == 6 and rank == 0:
             subprocess.run([sys.executable, "-c", BURN], check=True)
-        loss = model(torch.randn(4, 16)).square().mean()
+        loss = model(torch.randn(4, 16, generator=data)).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
