@@ -52,8 +52,13 @@ bool is_of_user(const std::string& frame) {
 }
 
 std::string users_line(const std::vector<std::string>& frames) {
+  // Torch's handler of a signal raises where a worker of a loader was killed, in whatever line the process has come to.
+  constexpr std::string_view kHandler = "(torch/utils/data/_utils/signal_handling.py:";
   const auto own = std::find_if(frames.begin(), frames.end(), &is_of_user);
-  if (own == frames.end()) return "";
+  const bool by_chance = std::any_of(frames.begin(), own, [&](const std::string& frame) {
+    return frame.find(kHandler) != std::string::npos;
+  });
+  if (own == frames.end() || by_chance) return "";
   const bool goes_on = own->ends_with(':') || own->ends_with(',');
   return goes_on ? own->substr(0, own->size() - 1) : *own;
 }

@@ -4,6 +4,7 @@ import ctypes
 import json
 import linecache
 import os
+import re
 import resource
 import select
 import signal
@@ -177,6 +178,18 @@ def place_of(error):
     """Frames of the traceback, innermost first. Those of the user's own have the text of their line (harness/evidence/python_frame.h)."""
     frames = traceback.extract_tb(error.__traceback__)
     return [told_frame(frame.name, frame.filename, frame.lineno, frame.line) for frame in reversed(frames)]
+
+
+def original_of(error):
+    """What a worker of a loader raised, where its parent tells of it: torch writes the worker's traceback into the message. "KeyError: 120, at
+    __getitem__ (train.py:36): return table[index]"; "": it is no such exception."""
+    _, found, trace = str(error).rpartition("Original Traceback (most recent call last):\n")
+    frames = list(re.finditer(r'^  File "(.*)", line (\d+), in (.*)\n    (.*)$', trace, re.M))
+    if not found or not frames:
+        return ""
+    raised = next((line for line in trace[frames[-1].end() :].splitlines() if line and not line.startswith(" ")), "")
+    own = [told_frame(name, path, int(number), line) for path, number, name, line in map(re.Match.groups, frames) if is_of_user(path)]
+    return ", at ".join([raised, *own[-1:]])
 
 
 MOST_SHOWN = 100  # characters of a line

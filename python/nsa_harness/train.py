@@ -15,7 +15,7 @@ import weakref
 
 from nsa_harness import flight, stacks
 from nsa_harness.autograd_graph import Reach
-from nsa_harness.channel import bases_of, name_of_type, place_of
+from nsa_harness.channel import bases_of, name_of_type, original_of, place_of
 from nsa_harness.collectives import COLLECTIVES, wrapped
 from nsa_harness.fingerprints import Fingerprints
 from nsa_harness.guard import Guard, words_of
@@ -695,6 +695,7 @@ class Recorder:
             step=self.step,
             bases=bases_of(error, self.torch),
             frames=place_of(error),
+            raised_from=original_of(error),
         )
 
 

@@ -73,6 +73,15 @@ TEST(PythonFrames, AFrameOfTheUsersOwnHasTheTextOfItsLineAndOneOfALibraryHasNot)
   EXPECT_FALSE(harness::is_of_user(told_frame("step (/v/site-packages/torch/optim/adamw.py:9)")));
 }
 
+TEST(PythonFrames, TheLineThatTheHandlerOfADeadWorkerInterruptsIsNotWhereItFailed) {
+  const std::string step = "main (train.py:42): optimizer.step()";
+  EXPECT_EQ(users_line({"step (torch/optim/adamw.py:9)", step}), step);
+  EXPECT_EQ(users_line({"handler (torch/utils/data/_utils/signal_handling.py:73)",
+                        "step (torch/optim/adamw.py:9)",
+                        step}),
+            "");
+}
+
 TEST(PythonFrames, AProcessThatIsNoPythonHasNone) {
   EXPECT_EQ(harness::cli::python_frames(getpid()).frames, Frames{});
   EXPECT_EQ(harness::cli::python_frames(getpid()).way, "");

@@ -225,6 +225,19 @@ if __name__ == "__main__":
     mp.spawn(train, (os.path.abspath(__file__) + ".meet", LAST), nprocs=2)
 """
 
+# A worker of the loader raises in step 5.
+ROWS = """
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+    def __getitem__(self, index):
+        return {number: torch.randn(16) for number in range(16)}[index]
+for rows in torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=1):
+    optimizer.zero_grad()
+    model(rows).square().mean().backward()
+    optimizer.step()
+"""
+
 GO = "GO"
 # name: script, ranks (0: no launcher), decision, words, run without --all
 TABLE = {
@@ -356,6 +369,11 @@ class Unedited(unittest.TestCase):
         self.assertEqual(decision, "NO-GO")
         for finding in causes:  # the parent prints one of the two
             self.assertIn('raise ValueError("no shard 7")', finding["statement"])
+
+    def test_what_a_worker_of_the_loader_raised_is_told_with_its_line(self):
+        _, decision, case = run(HEAD + MODEL + ADAMW + ROWS, self.folder.name, 0, True)
+        self.assertEqual((decision, case["findings"][0]["code"]), ("NO-GO", "CRASH.EXCEPTION"), case["reason"])
+        self.assertRegex(case["reason"], r"KeyError: 16, at __getitem__ \(.*\.py:\d+\): return \{number")
 
     def test_a_rank_that_a_signal_ended_tells_its_line(self):
         script = HEAD + MODEL + DDP + ADAMW + LOOP.replace("optimizer.zero_grad()", "optimizer.zero_grad()\n    if RANK == 1 and step == 4: os.abort()") + END

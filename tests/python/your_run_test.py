@@ -163,7 +163,7 @@ OURS = re.compile(r"^(import nsa_harness|nsa_harness\.).*\n", re.M)
 
 # name: how the script is changed, variables, outcome, code of the first finding, what the reason must say; the last: run without --all
 TABLE = {
-    "planted": (lambda script: script, {"PLANTED": "1"}, "FAIL", "DESYNC.SIZE", "rank 1", True),
+    "planted": (lambda script: script, {"PLANTED": "1"}, "FAIL", "DESYNC.SIZE", "(planted.py:", True),
     "healthy": (lambda script: script, {}, "PASS", None, "9 checks passed", False),
     "without": (lambda script: OURS.sub("", script), {}, "PASS", None, "weights, gradients and NaN were not looked at", False),
     "same_data": (same_data, {}, "FAIL", "DATA.DUPLICATE", "ranks 0-1", False),

@@ -9,6 +9,7 @@
 #include "harness/checks/gradients/travelling_type.h"
 #include "harness/checks/list.h"
 #include "harness/checks/lives.h"
+#include "harness/checks/process/rank_state.h"
 #include "harness/checks/result.h"
 
 namespace harness::checks {
@@ -94,7 +95,7 @@ class Sequences {
     judge_plans();
     // What a script calls by names of its own is in no record of the two lines.
     auto unseen = result_.has_findings() ? std::nullopt : flight_finding(evidence_);
-    if (unseen) result_.found(std::move(*unseen));
+    if (unseen) found(std::move(*unseen));
     // In a command of the user's own nobody asked for a type.
     const bool asked = evidence_.the_case.scenario.kind == "training";
     if (auto other = asked ? other_type_travels(evidence_) : std::nullopt) {
@@ -212,7 +213,7 @@ class Sequences {
       return;
     }
     for (const int rank : failed) name_end(rank, sequence);
-    if (!absent.empty()) result_.found(missing_rank(name, group, sequence, absent, others));
+    if (!absent.empty()) found(missing_rank(name, group, sequence, absent, others));
   }
 
   [[nodiscard]] bool overtaken(const Group& group, int rank, std::int64_t sequence) const {
@@ -278,14 +279,14 @@ class Sequences {
       const SequenceGap departure = departure_of(of_a.issued, of_b.issued);
       if (departure == SequenceGap{}) continue;
       if (cut_short(of_a.issued, of_b.issued) && are_planned(group, sequence)) {
-        result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
+        found(differing("DESYNC.ORDER", name, group, sequence, shapes));
         return;
       }
       if (departure.order) {
-        result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
+        found(differing("DESYNC.ORDER", name, group, sequence, shapes));
       }
       if (departure.other) {
-        result_.found(finding);
+        found(finding);
         return;
       }
       tell_extra(finding, a, b, pick(of_a.rows, departure.extra_a));
@@ -293,7 +294,7 @@ class Sequences {
       return;
     }
     // In each step both issued the same in the same order: they crossed operations of two steps.
-    result_.found(differing("DESYNC.ORDER", name, group, sequence, shapes));
+    found(differing("DESYNC.ORDER", name, group, sequence, shapes));
   }
 
   [[nodiscard]] static std::vector<const Collective*> pick(
@@ -320,7 +321,7 @@ class Sequences {
                      {"fewer", process_name(other)},
                      {"extra", rows.size()},
                      {"operation", words(first)}};
-    result_.found(finding);
+    found(finding);
   }
 
   [[nodiscard]] static const char* code_of(const Group& group, std::int64_t sequence) {
@@ -437,6 +438,13 @@ class Sequences {
     }
     result_.found(finding);
     return false;
+  }
+
+  // With the lines of the user's own that the ranks stood in.
+  void found(Finding finding) {
+    if (const std::string lines = last_lines_of(evidence_); !lines.empty())
+      finding.facts["lines"] = lines;
+    result_.found(std::move(finding));
   }
 
   const Evidence& evidence_;

@@ -209,6 +209,23 @@ std::string lines_of(const std::vector<RankState>& ranks) {
   return any ? told_places(lines) : "";
 }
 
+std::string last_lines_of(const Evidence& evidence) {
+  Places lines;
+  for (const int rank : all_ranks(evidence)) {
+    const WorkerError* error = evidence.error_of(rank);
+    std::string line = error != nullptr ? users_line(error->frames) : "";
+    if (line.empty()) {
+      for (const auto& row : evidence.observations) {
+        if (row.row.process_observed != rank || row.row.threads.empty()) continue;
+        const std::string own = users_line(row.row.threads.front().frames);
+        if (!own.empty()) line = own;
+      }
+    }
+    if (!line.empty()) add_place(rank, line, lines);
+  }
+  return told_places(lines);
+}
+
 std::string standing(const Evidence& looked, bool with_children) {
   Places places;
   std::string children;

@@ -32,7 +32,7 @@ struct RankState {
   // As the rank tells; where the rank tells of none at all, as PyTorch's flight recorder does.
   std::optional<PendingCollective> pending;
   std::optional<PendingCollective> of_recorder;  // whatever the rank tells
-  std::int64_t polls_ms = 0;  // Looked::polls_ms
+  std::int64_t polls_ms = 0;                     // Looked::polls_ms
   bool held = false;          // by its peers, as PyTorch's flight recorder has it
   std::string unread_flight;  // why the newest dump of that recorder could not be read
 
@@ -66,6 +66,9 @@ struct Window {  // of time, both ends included
 // "Ranks 0, 2: step (train.py:26): dist.all_reduce(x); rank 1: log (train.py:31): with lock": the user's own lines. Of a rank
 // without one the innermost frame; "" if no rank has a frame.
 [[nodiscard]] std::string lines_of(const std::vector<RankState>& ranks);
+
+// The same of all ranks at their end: where the exception came from that ended one, else where it was last seen to stand.
+[[nodiscard]] std::string last_lines_of(const Evidence& evidence);
 
 // The same of a look alone, before anything is judged: of a process without a stack what it waits in. "": nothing was looked at.
 // `with_children`: also what a child of it waits in.
