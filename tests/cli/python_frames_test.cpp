@@ -75,10 +75,10 @@ TEST(PythonFrames, AFrameOfTheUsersOwnHasTheTextOfItsLineAndOneOfALibraryHasNot)
 
 TEST(PythonFrames, TheLineThatTheHandlerOfADeadWorkerInterruptsIsNotWhereItFailed) {
   const std::string step = "main (train.py:42): optimizer.step()";
-  EXPECT_EQ(users_line({"step (torch/optim/adamw.py:9)", step}), step);
-  EXPECT_EQ(users_line({"handler (torch/utils/data/_utils/signal_handling.py:73)",
-                        "step (torch/optim/adamw.py:9)",
-                        step}),
+  EXPECT_EQ(harness::users_line({"step (torch/optim/adamw.py:9)", step}), step);
+  EXPECT_EQ(harness::users_line({"handler (torch/utils/data/_utils/signal_handling.py:73)",
+                                 "step (torch/optim/adamw.py:9)",
+                                 step}),
             "");
 }
 
