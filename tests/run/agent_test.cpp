@@ -2,6 +2,7 @@
 // says nothing any more. No keeper and no launcher is there to clean up.
 #include "harness/run/join/agent.h"
 
+#include <deque>
 #include <fstream>
 #include <thread>
 
@@ -65,14 +66,16 @@ class AgentTest : public ::testing::Test {
 
   // The next message with this word, "" where the link ends before.
   std::string hear(const std::string& word) {
-    std::string rest = "none";
-    const std::int64_t until_ms = monotonic_ms() + kPatienceMs;
-    while (rest == "none" && link_->is_open() && monotonic_ms() < until_ms) {
-      link_->read([&](std::string_view line) {
-        if (message_of(line).word == word) rest = message_of(line).rest;
-      });
+    for (const std::int64_t until_ms = monotonic_ms() + kPatienceMs; monotonic_ms() < until_ms;) {
+      link_->read([&](std::string_view line) { unread_.emplace_back(line); });
+      while (!unread_.empty()) {  // what comes behind it stays for the next call
+        const std::string line = unread_.front();
+        unread_.pop_front();
+        if (message_of(line).word == word) return std::string(message_of(line).rest);
+      }
+      if (!link_->is_open()) break;
     }
-    return rest;
+    return "none";
   }
 
   pid_t start_rank(const std::string& mood) { return start_rank(start_of(mood)); }
@@ -94,6 +97,7 @@ class AgentTest : public ::testing::Test {
   Door door_{"127.0.0.1", 0, token_, 1, built_source_hash()};
   std::unique_ptr<Process> agent_;
   std::unique_ptr<Link> link_;
+  std::deque<std::string> unread_;
 };
 
 TEST_F(AgentTest, EndsItsRankWhenTheLinkEnds) {
