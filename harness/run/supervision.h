@@ -95,7 +95,7 @@ class Supervision {
   [[nodiscard]] std::map<int, Supervised>& all() { return all_; }
   [[nodiscard]] const std::map<int, Supervised>& all() const { return all_; }
   [[nodiscard]] Watch& watch() { return watch_; }
-  [[nodiscard]] bool suspects() const { return watch_.suspects(); }
+  [[nodiscard]] const Watch& watch() const { return watch_; }
   [[nodiscard]] std::int64_t now_ms() const { return watch_.now_ms(); }
   [[nodiscard]] bool asked_to_end() const { return kill_at_ms_ != 0; }
   // A line that a process wrote: the event, where it was one.

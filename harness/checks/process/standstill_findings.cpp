@@ -14,7 +14,7 @@ bool was_stopped(const RankState& rank) {
   return rank.looked_twice() && rank.doing() == Doing::stopped;
 }
 
-// What nobody could read, and how it can be.
+// Ranks whose stacks could not be read, and the command that would allow it.
 void put_stackless(const std::vector<RankState>& ranks, Finding& finding) {
   std::vector<int> without;
   for (const RankState& rank : ranks) {
@@ -206,7 +206,7 @@ bool children_compile(const std::vector<RankState>& ranks) {
   return some;
 }
 
-// In both looks: what runs between two compilations is no compiler.
+// In both looks, since other code runs between two compilations.
 bool all_compile(const std::vector<RankState>& ranks) {
   return std::all_of(ranks.begin(), ranks.end(), [](const RankState& rank) {
     return rank.looked_twice() && is_compiling(rank.looks[0]->row) &&

@@ -29,11 +29,6 @@ constexpr std::int64_t kTogetherMs = 250;  // between the ends of two processes,
 constexpr std::int64_t kLastDumpMs = 3'000;
 constexpr std::int64_t kKeeperMs = 10'000;  // it ends the tree in three seconds
 
-bool has_ended(const Fd& pidfd) {
-  pollfd ended = {pidfd.get(), POLLIN, 0};
-  return !pidfd.is_open() || poll(&ended, 1, 0) > 0;
-}
-
 // What the two lines look for, and what switches PyTorch's flight recorder on.
 ProcessRequest with_address(ProcessRequest keeper,
                             const std::string& address,
@@ -225,7 +220,9 @@ void FoundRanks::on_line(pid_t pid, LineReader::Piece piece, std::string_view te
   if (!event) return;
   order_.heard(*event);
   for (const auto& [of, row] : digests_.heard(*event)) record(of, now_ms(), row);
-  if (event->kind == Phase::kKind) restarting_since_ms_ = 0;  // they have met, and train
+  // They have met, and train. Where one of them has failed, the others go on until the launcher ends them.
+  if (event->kind == Phase::kKind && restarting_since_ms_ != 0 && ranks(false) == ranks(true))
+    restarting_since_ms_ = 0;
   if (event->kind != Fact::kKind) return;
   const auto fact = event->body.get<Fact>();
   constexpr std::int64_t kMostRanks = 1'000'000;
@@ -367,7 +364,7 @@ FlightRecorders::Wanted FoundRanks::wanted_dumps() const {
   if (silent_ms > kStalledSilentMs && stalls_.all_stalled(ranks(false), now_ms())) {
     return Wanted::stalled;
   }
-  const bool silent = silent_ms > kSilentMs || stopping_since_ms_ != 0 || group_.suspects();
+  const bool silent = silent_ms > kSilentMs || stopping_since_ms_ != 0 || group_.watch().suspects();
   return silent ? Wanted::silent : Wanted::no;
 }
 

@@ -64,7 +64,7 @@ void LastWords::find(const CommandTree& tree, const std::map<int, Supervised>& r
   for (const auto& [number, rank] : ranks) {
     const pid_t pid = rank.process->pid();
     pids.push_back(pid);
-    if (stacks_[number].pid == pid) continue;
+    if (!rank.lives() || stacks_[number].pid == pid) continue;
     const std::string path = stacks_file_of(pid);
     Fd file(path.empty() ? -1 : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.is_open()) stacks_[number] = {pid, std::move(file)};

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fstream>
 #include <optional>
+#include <poll.h>
 #include <sstream>
 #include <string>
 #include <sys/eventfd.h>
@@ -105,6 +106,11 @@ Fd watch_end(pid_t pid) {
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, kNoFlags)));
   const bool unknown = !pidfd.is_open() && (errno == ENOSYS || errno == EPERM);
   return unknown ? watch_end_in_proc(pid) : std::move(pidfd);
+}
+
+bool has_ended(const Fd& watched) {
+  pollfd ended = {watched.get(), POLLIN, 0};
+  return !watched.is_open() || poll(&ended, 1, 0) > 0;
 }
 
 ExitStatus exit_status_of(int word) {

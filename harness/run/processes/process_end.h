@@ -16,6 +16,9 @@ namespace harness {
 // The same without a pidfd.
 [[nodiscard]] Fd watch_end_in_proc(pid_t pid);
 
+// Of what watch_end() gave; true where that is closed.
+[[nodiscard]] bool has_ended(const Fd& watched);
+
 // From the word that wait() gives.
 [[nodiscard]] ExitStatus exit_status_of(int word);
 

@@ -57,8 +57,7 @@ void FoundProcess::add_to(std::vector<pollfd>& waited) const {
 }
 
 bool FoundProcess::has_ended() const {
-  pollfd ended = {pidfd_.get(), POLLIN, 0};
-  return !pidfd_.is_open() || poll(&ended, 1, 0) > 0;
+  return harness::has_ended(pidfd_);
 }
 
 const std::optional<ExitStatus>& FoundProcess::end() {

@@ -19,6 +19,7 @@
 
 namespace harness {
 
+// What a function with a body says holds of a process of this machine.
 class WatchedProcess : public Outside {
  public:
   using OnLook = std::function<void(Observation seen)>;
@@ -34,16 +35,23 @@ class WatchedProcess : public Outside {
   [[nodiscard]] virtual bool silent()
       const = 0;  // it has ended, and so has all that could still be heard of it
   // Why nothing can be known of it any more; "" as long as it can.
-  [[nodiscard]] virtual std::string lost() const = 0;
+  [[nodiscard]] virtual std::string lost() const { return ""; }
   // Whoever started it (a launcher) asked for its end.
-  [[nodiscard]] virtual bool ended_by_launcher() const = 0;
+  [[nodiscard]] virtual bool ended_by_launcher() const { return false; }
   // Nothing where whoever asks must tell it from the memory of the whole case.
-  [[nodiscard]] virtual std::optional<MemoryKill> memory_kill() const = 0;
+  [[nodiscard]] virtual std::optional<MemoryKill> memory_kill() const { return std::nullopt; }
   [[nodiscard]] virtual std::int64_t peak_resident_bytes() const = 0;
 
   virtual void signal(int number) = 0;        // to the process alone
   virtual void signal_group(int number) = 0;  // to it and what it started
   virtual void close() = 0;                   // nothing it says is wanted any more
+
+  [[nodiscard]] std::optional<ProcessState> state() const override {
+    return read_process_state(pid());
+  }
+  std::optional<Observation> look(int process, int look, const Processes& all) override {
+    return look_at(process, look, pid(), all);
+  }
 };
 
 // A process that this program started.
@@ -58,20 +66,10 @@ class LocalProcess : public WatchedProcess {
   [[nodiscard]] bool has_ended() const override { return end_ || process_.exited(); }
   [[nodiscard]] const std::optional<ExitStatus>& end() override;
   [[nodiscard]] bool silent() const override;
-  [[nodiscard]] std::string lost() const override { return ""; }
-  [[nodiscard]] bool ended_by_launcher() const override { return false; }
-  [[nodiscard]] std::optional<MemoryKill> memory_kill() const override { return std::nullopt; }
   [[nodiscard]] std::int64_t peak_resident_bytes() const override;
   void signal(int number) override { process_.signal(number); }
   void signal_group(int number) override { process_.signal_group(number); }
   void close() override { process_.close_events(); }
-
-  [[nodiscard]] std::optional<ProcessState> state() const override {
-    return read_process_state(process_.pid());
-  }
-  std::optional<Observation> look(int process, int look, const Processes& all) override {
-    return look_at(process, look, process_.pid(), all);
-  }
 
  private:
   Process process_;
@@ -91,20 +89,10 @@ class FoundProcess : public WatchedProcess {
   [[nodiscard]] bool has_ended() const override;
   [[nodiscard]] const std::optional<ExitStatus>& end() override;
   [[nodiscard]] bool silent() const override { return has_ended(); }
-  [[nodiscard]] std::string lost() const override { return ""; }
-  [[nodiscard]] bool ended_by_launcher() const override { return false; }
-  [[nodiscard]] std::optional<MemoryKill> memory_kill() const override { return std::nullopt; }
   [[nodiscard]] std::int64_t peak_resident_bytes() const override;
   void signal(int /*number*/) override {}
   void signal_group(int /*number*/) override {}
   void close() override { pidfd_.reset(); }
-
-  [[nodiscard]] std::optional<ProcessState> state() const override {
-    return read_process_state(pid_);
-  }
-  std::optional<Observation> look(int process, int look, const Processes& all) override {
-    return look_at(process, look, pid_, all);
-  }
 
  private:
   pid_t pid_;
