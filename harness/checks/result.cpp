@@ -88,7 +88,7 @@ std::string counted(std::int64_t count, const std::string& noun) {
 }
 
 std::string ended_early(const Evidence& evidence, int process) {
-  return evidence.finished(process) ? "" : " (" + process_name(process) + " ended early)";
+  return evidence.finished(process) ? "" : " (" + process_name(process) + " did not finish its work)";
 }
 
 }  // namespace harness::checks

@@ -57,7 +57,7 @@ class ResultBuilder {
 // "1 step", "3 steps"
 [[nodiscard]] std::string counted(std::int64_t count, const std::string& noun);
 
-// " (rank 1 ended early)" where a process did not do all it was asked, else "".
+// " (rank 1 did not finish its work)" where a process did not do all it was asked, else "".
 [[nodiscard]] std::string ended_early(const Evidence& evidence, int process);
 
 // Rows may come in any order and a row may be written again: the latest one counts, whatever the order.

@@ -24,6 +24,9 @@ inline constexpr const char* kLastLineFact = "last_line";
 inline constexpr const char* kFatalLineFact = "fatal_line";
 // Of a rank, or of the controller if nothing tells whose it was: the exception that ended a thread, with the user's line.
 inline constexpr const char* kThreadDiedFact = "thread_died";
+// Of a rank of a command: what it was started with, "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 WORLD_SIZE=2". Ranks that were started
+// with different ones do not meet.
+inline constexpr const char* kMeetingFact = "meeting";
 // Of the controller: an exception that was printed, and nothing tells which of the ranks that failed it is of, or none failed.
 inline constexpr const char* kSomebodysErrorFact = "somebodys_error";
 // Of the controller, when a command has ended badly: what is wrong with a card of the machine, "card 0 (NVIDIA H100): Xid 79 ...".

@@ -540,6 +540,8 @@ struct ThreadStack {
   std::int64_t left_ms = -1;        // until that limit; -1: not readable, or none
   std::int64_t cpu_ms = 0;
   std::int64_t switches = -1;  // times it gave up the processor of its own will; -1: not readable
+  std::string other_end;  // who can end its wait: "process 4711 (python), which holds the lock"; "" where that is not known
+  bool outside = false;   // the other end is known, and is nothing that was started together with this process
 };
 
 struct ChildProcess {  // a process that a rank started, or one that this started
@@ -736,7 +738,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 memory_kill_elsewhere,
                                                 rss_peak_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    ThreadStack, thread, state, wchan, frames, kernel, call, timed, left_ms, cpu_ms, switches)
+    ThreadStack, thread, state, wchan, frames, kernel, call, timed, left_ms, cpu_ms, switches, other_end, outside)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     ChildProcess, name, pid, state, cpu_ms, frames, writes_to_rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,

@@ -97,14 +97,28 @@ bool may_wait_for_child(const Observation& look) {
   });
 }
 
-// A child that sleeps beyond all patience ends no wait for it.
+// The main thread waits without a limit, and its stack does not say that it does so inside of torch: another thread of its own may
+// be what it waits for.
+bool may_wait_for_thread(const ThreadStack& main) {
+  if (main.call != "futex" || main.timed) return false;
+  for (const std::string& frame : main.frames) {
+    if (is_of_user(frame)) return true;
+    if (frame.find("(torch/") != std::string::npos) return false;
+  }
+  return true;
+}
+
+// A child that sleeps beyond all patience ends no wait for it. What is outside may be at work on what is waited for.
 bool sleeps(const Observation& look, std::size_t i) {
   const ThreadStack& thread = look.threads[i];
-  if (i > 0 && is_of_child(look, thread))
-    return is_plain_sleep(thread) && !has_far_limit(thread) && may_wait_for_child(look);
+  const ThreadStack& main = look.threads.front();
+  if (i > 0 && is_of_child(look, thread)) {
+    const bool ends = thread.outside || (is_plain_sleep(thread) && !has_far_limit(thread));
+    return ends && may_wait_for_child(look);
+  }
+  if (thread.outside && (i == 0 || may_wait_for_thread(main))) return true;
   if (has_far_limit(thread)) return is_plain_sleep(thread);
   // Who waits for its peers waits for none of its own threads.
-  const ThreadStack& main = look.threads.front();
   if (i > 0 && has_far_limit(main) && !is_plain_sleep(main)) return false;
   return is_plain_sleep(thread) || (thread.timed && is_of_training(thread, i == 0));
 }
@@ -130,7 +144,8 @@ bool has_work(const ChildProcess& child) {
 
 // Between two looks it stayed in one wait without a limit. A sleep that ends beyond all patience is such a wait.
 bool stays(const ThreadStack& before, const ThreadStack& after) {
-  const bool soon = (after.timed || is_plain_sleep(after)) && !has_far_limit(after);
+  const bool soon =
+      after.outside || ((after.timed || is_plain_sleep(after)) && !has_far_limit(after));
   return after.state == "S" && !soon && !waits_for_process(after.call) && !after.call.empty() &&
          after.call == before.call && after.switches >= 0 && after.switches == before.switches;
 }
@@ -216,6 +231,14 @@ bool is_joining(const Observation& look) {
   });
 }
 
+bool is_in_distributed(const Observation& look) {
+  for (const std::string& frame : main_frames(look)) {
+    if (is_of_user(frame)) return false;
+    if (frame.find("(torch/distributed/distributed_c10d.py:") != std::string::npos) return true;
+  }
+  return false;
+}
+
 // Of these packages only what is left before the compiled code runs: its frames stand above others of the same packages.
 bool is_compiling(const Observation& look) {
   constexpr std::array kInside = {"(torch/_dynamo/convert_frame.py:",
@@ -252,6 +275,13 @@ bool same_place(const Observation& before, const Observation& after) {
   const std::vector<std::string> earlier = of_main(before);
   const std::vector<std::string> frames = of_main(after);
   return (!frames.empty() && frames == earlier) || called_from_same_place(earlier, frames);
+}
+
+const ThreadStack* waits_outside(const Observation& look) {
+  for (std::size_t i = 0; i < look.threads.size(); ++i) {
+    if (look.threads[i].outside && sleeps(look, i)) return &look.threads[i];
+  }
+  return nullptr;
 }
 
 bool is_inside_nccl(const Observation& look) {
@@ -305,13 +335,14 @@ namespace {
 Doing without_peers(const Looked& process) {
   if (process.before == nullptr || process.after == nullptr) return Doing::computing;
   const Doing doing = doing_between(*process.before, *process.after, process.wall_ms);
-  // A thread beside one that waits without a limit may poll as it likes.
-  const bool main_polls = !process.after->threads.empty() && sleeps(*process.after, 0);
+  // A thread beside one that waits without a limit may poll as it likes. What is outside wakes no thread up before it is done.
+  const bool outside = waits_outside(*process.after) != nullptr;
+  const bool main_polls = outside || (!process.after->threads.empty() && sleeps(*process.after, 0));
   // Another process that compiles what is polled for may take minutes.
   const std::int64_t borne_ms =
       is_compiling(*process.after) ? std::max(process.polls_ms, kCompilesMs) : process.polls_ms;
   const bool is_borne = main_polls && process.polled_ms < borne_ms;
-  const bool polled = process.wake_ups >= kWakeUpsOfAHang && !is_borne;
+  const bool polled = (outside || process.wake_ups >= kWakeUpsOfAHang) && !is_borne;
   if (doing == Doing::sleeping && polled) return Doing::waiting;
   // It polls for its peers, or looks again and again whether they are there.
   if (doing == Doing::sleeping && is_joining(*process.before) && is_joining(*process.after))
@@ -322,7 +353,8 @@ Doing without_peers(const Looked& process) {
   if (!process.with_peers && !process.held) return doing;
   // Who waits for its peers may do so with a limit, or in a loop. An outright sleep is its own.
   const bool asleep =
-      !process.after->threads.empty() && is_plain_sleep(process.after->threads.front());
+      !process.after->threads.empty() &&
+      (process.after->threads.front().outside || is_plain_sleep(process.after->threads.front()));
   if (doing == Doing::sleeping && !asleep) return Doing::waiting;
   const bool loops = doing == Doing::computing && same_place(*process.before, *process.after);
   return loops ? Doing::waiting : doing;

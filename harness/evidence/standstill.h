@@ -52,8 +52,16 @@ inline constexpr std::int64_t kWakeUpsOfAHang = 5;
 // driver of the device is at one place.
 [[nodiscard]] bool same_place(const Observation& before, const Observation& after);
 
+// A thread that waits for something outside of the command (ThreadStack::outside), if the main thread is that one or may wait for
+// it; nothing where there is none.
+[[nodiscard]] const ThreadStack* waits_outside(const Observation& look);
+
 // The main thread is inside of torch.distributed.init_process_group, as far as its stack is known.
 [[nodiscard]] bool is_joining(const Observation& look);
+
+// The main thread is inside of a call of torch.distributed which other ranks have to make too, as far as its stack is known: a
+// collective, new_group, a barrier.
+[[nodiscard]] bool is_in_distributed(const Observation& look);
 
 // The main thread is inside of what compiles for Python (torch.compile, Triton, extensions in C++), as far as its stack is known:
 // it compiles, or waits for who does.

@@ -76,6 +76,15 @@ std::string numbers_text(const std::string& noun, const std::vector<int>& unsort
   return noun + "s " + ranges_shown(numbers);
 }
 
+std::string Site::when() const {
+  const int number = step.value_or(0);
+  if (phase == "data" && number > 1) return "after step " + std::to_string(number - 1);
+  if (phase == "data" && number == 1) return "before step 1";
+  const std::string in_step = step ? "in step " + std::to_string(number) : "";
+  if (phase.empty()) return in_step;
+  return (in_step.empty() ? "in " : in_step + ", ") + "phase " + phase;
+}
+
 std::string Site::text() const {
   std::vector<std::string> parts;
   const auto add_numbers = [&](const char* noun, const std::vector<int>& numbers) {
@@ -91,10 +100,12 @@ std::string Site::text() const {
   add_numbers("head", heads);
   add_numbers("row", rows);
   add_numbers("rank", ranks);
-  add("step", step ? std::to_string(*step) : "");
+  const bool between = phase == "data" && step;
+  if (between) parts.push_back(when());
+  add("step", step && !between ? std::to_string(*step) : "");
   add("bucket", bucket ? std::to_string(*bucket) : "");
   add("sequence", sequence ? std::to_string(*sequence) : "");
-  add("phase", phase);
+  add("phase", between ? "" : phase);
   for (const auto& [key, value] : detail.json().items()) add(key, detail_text(value));
   return nsa::join(parts);
 }

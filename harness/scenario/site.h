@@ -28,6 +28,9 @@ struct Site {
   Facts detail;
 
   bool operator==(const Site&) const = default;
+  // "in step 3, phase backward"; "" where neither is known. Phase `data` of a step lasts from the end of the step before until its
+  // forward begins. What a script does there may be its last words, and no such step may follow: "after step 2".
+  [[nodiscard]] std::string when() const;
   [[nodiscard]] std::string text()
       const;  // "layer 3, branch sel, rank 1": for people; patterns derived from heads and rows
 };

@@ -288,6 +288,54 @@ TEST(Standstill, AWaitThatWakesUpAgainAndAgainIsOneOnceItHasLastedForLong) {
   EXPECT_EQ(slowed_by(waits), Doing::waiting);
 }
 
+// Another job that holds a lock, or a server, may be at work on what is waited for.
+TEST(Standstill, WhoWaitsForWhatIsOutsideIsBorneAsLongAsWhoPolls) {
+  constexpr std::int64_t kBorneMs = 80'000;
+  struct Waits {
+    bool outside = true;
+    bool in_thread = false;
+    std::vector<std::string> frames = {};  // of the main thread
+    bool in_child = false;
+    bool with_peers = false;
+  };
+  const auto doing = [](const Waits& waits, std::int64_t polled_ms) {
+    std::array<Observation, 2> looks = {seen(0, "recvfrom", false, 100),
+                                        seen(1, "recvfrom", false, 100)};
+    for (Observation& look : looks) {
+      look.threads[0].frames = waits.frames;
+      ThreadStack& who = waits.in_thread || waits.in_child
+                             ? look.threads.emplace_back(look.threads[0])
+                             : look.threads[0];
+      who.outside = waits.outside;
+      if (waits.in_thread) look.threads[0].call = "futex";
+      if (waits.in_child) look.threads[0].call = "read";
+      if (waits.in_thread || waits.in_child) look.threads[1].thread = "python 8";
+      if (waits.in_child) look.children = {{"python", 8, "S", 0}};
+    }
+    Looked looked{&looks[0], &looks[1], 2'000};
+    looked.polled_ms = polled_ms;
+    looked.polls_ms = kBorneMs;
+    looked.with_peers = waits.with_peers;
+    return slowed_by(looked);
+  };
+  const std::vector<std::string> queue = {"wait (threading.py:355)", "main (train.py:9): q.get()"};
+  const std::vector<std::string> peers = {"all_reduce (torch/distributed/distributed_c10d.py:9)",
+                                          "main (train.py:9): dist.all_reduce(x)"};
+  for (const Waits& borne : {Waits{},
+                             Waits{.in_thread = true},
+                             Waits{.in_thread = true, .frames = queue},
+                             Waits{.in_child = true},
+                             Waits{.with_peers = true}}) {
+    EXPECT_EQ(doing(borne, 20'000), Doing::sleeping);
+  }
+  EXPECT_EQ(doing(Waits{}, kBorneMs), Doing::waiting);
+  EXPECT_EQ(doing(Waits{.in_thread = true, .frames = queue}, kBorneMs), Doing::waiting);
+  EXPECT_EQ(doing(Waits{.in_child = true}, kBorneMs), Doing::waiting);
+  EXPECT_EQ(doing(Waits{.outside = false}, 20'000), Doing::waiting);
+  EXPECT_EQ(doing(Waits{.in_thread = true, .frames = peers}, 20'000), Doing::waiting)
+      << "who waits for its peers waits for none of its own threads";
+}
+
 // A monitor is a child of a rank that waits for a lock, or for its peers.
 TEST(Standstill, AChildThatSleepsCountsOnlyForWhomMayWaitForIt) {
   const auto doing = [](const std::string& call, bool timed, std::int64_t left_ms) {

@@ -112,6 +112,21 @@ class Motion {
     }
   }
 
+  // Ranks that were started with other addresses, ports or numbers of ranks do not meet.
+  void put_meetings(Finding& finding) const {
+    std::map<int, std::string> meetings;
+    std::set<std::string> different;
+    for (const auto& row : evidence_.facts) {
+      if (row.process < 0 || row.row.name != kMeetingFact) continue;
+      meetings[row.process] = row.row.value;
+      different.insert(row.row.value);
+    }
+    if (different.size() < 2) return;
+    for (const auto& [rank, meeting] : meetings) {
+      finding.facts["meetings"][process_name(rank)] = meeting;
+    }
+  }
+
   // Which ranks never came is known if something says how many there are to be.
   [[nodiscard]] Finding hang() const {
     Finding finding = hang_of(live_, gone_, evidence_.the_case.scenario);
@@ -126,6 +141,7 @@ class Motion {
       finding.facts["world"] = world;
     }
     for (const auto& row : evidence_.started) missing.erase(row.row.process_started);
+    put_meetings(finding);
     if (!gone_.empty() && finding.variant == "together") finding.facts["gone"] = ranks_text(gone_);
     if (!missing.empty()) finding.facts["missing"] = ranks_text(to_ints(missing));
     return finding;

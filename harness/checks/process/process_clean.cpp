@@ -314,14 +314,38 @@ class Ends {
     ends_.push_back(std::move(end));
   }
 
-  // Where it was last heard of.
-  void set_place(int rank, Departure& end) const {
-    std::int64_t latest = -1;
+  // The phase and the step in which it was last heard of; nothing where it told none.
+  [[nodiscard]] const Phase* last_phase(int rank) const {
+    const From<Phase>* latest = nullptr;
     for (const auto& row : evidence_.phases) {
-      if (row.process != rank || row.t_ms < latest) continue;
-      latest = row.t_ms;
-      put_place(row.row.phase, row.row.step, end);
+      if (row.process == rank && (latest == nullptr || row.t_ms >= latest->t_ms)) latest = &row;
     }
+    return latest == nullptr ? nullptr : &latest->row;
+  }
+
+  void set_place(int rank, Departure& end) const {
+    if (const Phase* last = last_phase(rank)) put_place(last->phase, last->step, end);
+  }
+
+  // Both had ended the same step, and begun no other.
+  [[nodiscard]] bool did_as_many_steps(int one, int other) const {
+    const Phase* a = last_phase(one);
+    const Phase* b = last_phase(other);
+    return a != nullptr && b != nullptr && a->phase == "data" && b->phase == "data" &&
+           a->step == b->step;
+  }
+
+  // A leaver, and the peers that it left alone: their line, and whether they had come further.
+  void put_alone(int rank, const std::set<int>& alone, Departure& end) const {
+    put_peers(to_ints(alone), end);
+    for (const int peer : alone) {
+      const WorkerError* error = evidence_.error_of(peer);
+      const std::string line = error == nullptr ? "" : users_line(error->frames);
+      if (!line.empty() && !end.facts.contains("line")) end.facts["line"] = line;
+    }
+    const bool all_did = std::all_of(
+        alone.begin(), alone.end(), [&](int peer) { return did_as_many_steps(rank, peer); });
+    if (all_did) end.facts["as_many"] = ranks_text(to_ints(alone));
   }
 
   // Unless somebody failed by himself.
@@ -337,7 +361,7 @@ class Ends {
       Departure end = departure_of(rank);
       end.code = "CRASH.EXCEPTION";
       end.variant = "left";
-      put_peers(to_ints(alone), end);
+      put_alone(rank, alone, end);
       set_place(rank, end);
       ends_.push_back(std::move(end));
     }

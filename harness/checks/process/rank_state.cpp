@@ -228,7 +228,7 @@ std::string last_lines_of(const Evidence& evidence) {
 
 std::string standing(const Evidence& looked, bool with_children) {
   Places places;
-  std::string children;
+  std::string ends;
   for (const auto& row : looked.observations) {
     RankState rank;
     rank.rank = row.row.process_observed;
@@ -242,10 +242,13 @@ std::string standing(const Evidence& looked, bool with_children) {
                                 : told(row.row),
               places);
     const std::string child = with_children ? waiting_children(rank) : "";
-    if (!child.empty()) children += " Of " + ranks_text({rank.rank}) + ", " + child + ".";
+    if (!child.empty()) ends += " Of " + ranks_text({rank.rank}) + ", " + child + ".";
+    const std::string end = other_end(rank);
+    if (!end.empty())
+      ends += " On the other end of the wait of " + ranks_text({rank.rank}) + " is " + end + ".";
   }
   const std::string text = told_places(places);
-  return text.empty() ? "" : text + "." + children;
+  return text.empty() ? "" : text + "." + ends;
 }
 
 std::string waiting_children(const RankState& rank) {
@@ -275,6 +278,13 @@ std::string waiting_children(const RankState& rank) {
         (place.empty() ? "" : ", in " + place));
   }
   return nsa::join(parts, ", and ");
+}
+
+std::string other_end(const RankState& rank) {
+  const auto* look = last_look(rank);
+  if (look == nullptr || look->row.threads.empty()) return "";
+  const ThreadStack* outside = waits_outside(look->row);
+  return outside != nullptr ? outside->other_end : look->row.threads.front().other_end;
 }
 
 std::string top_frames(const RankState& rank) {

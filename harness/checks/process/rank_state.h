@@ -78,6 +78,9 @@ struct Window {  // of time, both ends included
 // without a limit, and are neither helpers of Python nor servers; "" if there is none.
 [[nodiscard]] std::string waiting_children(const RankState& rank);
 
+// Who can end the wait of the rank (ThreadStack::other_end), "" where that is not known.
+[[nodiscard]] std::string other_end(const RankState& rank);
+
 // "ranks 0-1" of those whose wait could not be read from outside; "" where there is none.
 [[nodiscard]] std::string unread_waits(const std::vector<RankState>& ranks);
 

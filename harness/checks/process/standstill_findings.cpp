@@ -148,6 +148,16 @@ Finding hang_host(const char* variant,
   put_looks(ranks, finding);
   const std::string child = ranks.size() == 1 ? waiting_children(ranks.front()) : "";
   if (!child.empty()) finding.facts["child"] = child;
+  const std::string end = ranks.size() == 1 ? other_end(ranks.front()) : "";
+  if (!end.empty()) finding.facts["wait_ends_with"] = end;
+  return finding;
+}
+
+// All wait for their peers, and not every one says in which collective.
+Finding hang_together(const std::vector<RankState>& live) {
+  Finding finding = base("HANG.COLLECTIVE", "unsaid", live);
+  put_flights(live, finding);
+  put_looks(live, finding);
   return finding;
 }
 
@@ -155,12 +165,19 @@ Finding hang_host(const char* variant,
 Finding hang_unsaid(const std::vector<RankState>& live) {
   std::vector<RankState> outside;
   for (const RankState& rank : live) {
-    if (!waits_with_far_limit(rank.looks[1]->row)) outside.push_back(rank);
+    const Observation& look = rank.looks[1]->row;
+    if (!waits_with_far_limit(look) && !is_in_distributed(look)) outside.push_back(rank);
   }
+  return outside.empty() ? hang_together(live) : hang_host("standing", outside, live);
+}
+
+// `outside`: ranks that wait for none of their peers.
+Finding together_or_beside(const std::vector<RankState>& outside,
+                           const std::vector<RankState>& live) {
   if (!outside.empty()) return hang_host("standing", outside, live);
-  Finding finding = base("HANG.COLLECTIVE", "unsaid", live);
-  put_looks(live, finding);
-  return finding;
+  const bool all_say = std::all_of(
+      live.begin(), live.end(), [](const RankState& rank) { return rank.pending.has_value(); });
+  return all_say ? hang_collective(live) : hang_together(live);
 }
 
 // The names of the ranks' children.
@@ -239,7 +256,8 @@ Finding hang_without_lines(const std::vector<RankState>& live,
     if (rank.phase == "rendezvous" || rank.phase == "init" || rank.phase.empty()) ++starting;
     // A rank that a collective is pending on and that sleeps outright is in no wait for its peers.
     const bool waits = rank.pending && (!rank.looked_twice() || rank.doing() == Doing::waiting);
-    if (!waits) outside.push_back(rank);
+    const bool calls = rank.looked_twice() && is_in_distributed(rank.looks[1]->row);
+    if (!waits && !calls) outside.push_back(rank);
   }
   if (!stopped.empty()) return hang_stopped(stopped, live);
   const bool joining = std::all_of(live.begin(), live.end(), [](const RankState& rank) {
@@ -250,7 +268,7 @@ Finding hang_without_lines(const std::vector<RankState>& live,
       live.begin(), live.end(), [](const RankState& rank) { return rank.looked_twice(); });
   // PyTorch's flight recorder tells of collectives, where the ranks themselves tell nothing.
   if (std::any_of(live.begin(), live.end(), told_by_flight_recorder)) {
-    return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
+    return together_or_beside(outside, live);
   }
   const bool unsaid = std::all_of(
       live.begin(), live.end(), [](const RankState& rank) { return rank.phase.empty(); });
@@ -258,7 +276,7 @@ Finding hang_without_lines(const std::vector<RankState>& live,
   if (starting == live.size()) return hang_init(live, gone);
   // Watched as processes alone, ranks tell of no collective.
   if (looked_twice && scenario.observe < kWatchEvents) return hang_unsaid(live);
-  return outside.empty() ? hang_collective(live) : hang_host("standing", outside, live);
+  return together_or_beside(outside, live);
 }
 
 }  // namespace

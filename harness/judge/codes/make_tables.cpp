@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 11> kPlaces = {"ranks",
                                                       "branch",
                                                       "param",
                                                       "op",
-                                                      "phase",
+                                                      "when",
                                                       "step",
                                                       "sequence",
                                                       "bucket"};

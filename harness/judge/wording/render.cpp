@@ -59,7 +59,7 @@ std::string part_named(const Site& site, const std::string& name) {
   if (name == "branch") return site.branch;
   if (name == "param") return site.param;
   if (name == "op") return site.op;
-  if (name == "phase") return site.phase;
+  if (name == "when") return site.when();
   if (name == "step" && site.step) return "step " + std::to_string(*site.step);
   if (name == "bucket" && site.bucket) return "bucket " + std::to_string(*site.bucket);
   if (name == "sequence" && site.sequence) return std::to_string(*site.sequence);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/run/looks/control_group.h"
+#include "harness/run/looks/other_end.h"
 #include "harness/run/looks/system_call.h"
 #include "nsa/base/text.h"
 
@@ -64,7 +65,7 @@ std::vector<std::string> kernel_frames(const std::string& path) {
   return frames;
 }
 
-ThreadStack look_at_thread(pid_t pid, pid_t tid) {
+ThreadStack look_at_thread(pid_t pid, pid_t tid, OtherEnds& ends) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/";
   ThreadStack stack;
   stack.thread = first_line(folder + "comm") + " " + std::to_string(tid);
@@ -76,6 +77,9 @@ ThreadStack look_at_thread(pid_t pid, pid_t tid) {
     stack.call = call->name;
     stack.timed = call->timed;
     stack.left_ms = time_left_ms(pid, *call).value_or(-1);
+    OtherEnd end = ends.of(pid, *call);
+    stack.other_end = std::move(end.told);
+    stack.outside = end.outside;
   }
   stack.switches = read_counter(folder + "status", "voluntary_ctxt_switches:").value_or(-1);
   const std::string wchan = first_line(folder + "wchan");
@@ -84,30 +88,19 @@ ThreadStack look_at_thread(pid_t pid, pid_t tid) {
   return stack;
 }
 
-// Of a pipe "pipe:[4711]"; "" of anything else, and where it cannot be read.
-std::string pipe_of(pid_t pid, const std::string& fd) {
-  std::error_code error;
-  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + fd;
-  std::string target = std::filesystem::read_symlink(path, error).string();
-  return !error && target.starts_with("pipe:") ? target : "";
-}
-
-// The child waits until somebody reads, and `reader` has the pipe open.
-bool writes_to(pid_t child, pid_t reader) {
+// The child waits until what it wrote is read, and `reader` has the pipe open.
+bool writes_to(pid_t child, pid_t reader, OtherEnds& ends) {
   const auto call = parse_waiting_call(proc_file(child, "syscall"));
   if (!call || (call->name != "write" && call->name != "writev")) return false;
-  const std::string pipe = pipe_of(child, std::to_string(call->first));
-  if (pipe.empty()) return false;
-  std::error_code error;
-  std::filesystem::directory_iterator at("/proc/" + std::to_string(reader) + "/fd", error);
-  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
-    if (pipe_of(reader, at->path().filename().string()) == pipe) return true;
-  }
-  return false;
+  const std::vector<pid_t> holders = ends.of(child, *call).holders;
+  return std::find(holders.begin(), holders.end(), reader) != holders.end();
 }
 
 // A worker is the leader of its process group: a child whose parent has ended is known by it.
-void look_at_children(pid_t pid, const Processes& all, Observation& observation) {
+void look_at_children(pid_t pid,
+                      const Processes& all,
+                      OtherEnds& ends,
+                      Observation& observation) {
   const auto self = all.find(pid);
   if (self != all.end()) observation.children_cpu_ms = self->second.ended_children_cpu_ms;
   for (const auto& [child, state] : all) {
@@ -115,10 +108,10 @@ void look_at_children(pid_t pid, const Processes& all, Observation& observation)
     observation.children_cpu_ms += state.cpu_ms + state.ended_children_cpu_ms;
     if (observation.children.size() < kMaxChildren) {
       observation.children.push_back({state.name, child, {state.state}, state.cpu_ms});
-      observation.children.back().writes_to_rank = writes_to(child, pid);
+      observation.children.back().writes_to_rank = writes_to(child, pid, ends);
       // Whoever waits for a child that sleeps waits as long as it does.
       if (observation.threads.size() < kMaxThreads) {
-        observation.threads.push_back(look_at_thread(child, child));
+        observation.threads.push_back(look_at_thread(child, child, ends));
       }
     }
   }
@@ -170,16 +163,20 @@ std::optional<ProcessState> parse_stat(std::string_view text) {
   return state;
 }
 
-bool descends(const Processes& all, pid_t child, pid_t from) {
-  constexpr int kDeepest =
+std::vector<pid_t> with_ancestors(const Processes& all, pid_t pid) {
+  constexpr std::size_t kDeepest =
       64;  // parents are read one after the other, so a chain of them may be a ring
-  for (int i = 0; i < kDeepest; ++i) {
-    const auto at = all.find(child);
-    if (at == all.end()) return false;
-    child = at->second.parent;
-    if (child == from) return true;
+  std::vector<pid_t> chain = {pid};
+  for (auto at = all.find(pid); at != all.end() && chain.size() < kDeepest;
+       at = all.find(chain.back())) {
+    chain.push_back(at->second.parent);
   }
-  return false;
+  return chain;
+}
+
+bool descends(const Processes& all, pid_t child, pid_t from) {
+  const std::vector<pid_t> chain = with_ancestors(all, child);
+  return std::find(chain.begin() + 1, chain.end(), from) != chain.end();
 }
 
 std::int64_t peak_resident_bytes_of(pid_t pid) {
@@ -224,8 +221,11 @@ Observation look_at(int process, int look, pid_t pid, const Processes& all) {
     observation.state = {state->state};
     observation.cpu_ms = state->cpu_ms;
   }
-  for (const pid_t tid : thread_ids(pid)) observation.threads.push_back(look_at_thread(pid, tid));
-  look_at_children(pid, all, observation);
+  OtherEnds ends(all);
+  for (const pid_t tid : thread_ids(pid)) {
+    observation.threads.push_back(look_at_thread(pid, tid, ends));
+  }
+  look_at_children(pid, all, ends, observation);
   const std::string io = "/proc/" + std::to_string(pid) + "/io";
   observation.disk_bytes =
       read_counter(io, "read_bytes:").value_or(0) + read_counter(io, "write_bytes:").value_or(0);

@@ -51,6 +51,8 @@ using Processes = std::map<pid_t, ProcessState>;
 // All processes of the machine, to find children among.
 [[nodiscard]] Processes all_processes();
 
+// Itself, its parent and so on.
+[[nodiscard]] std::vector<pid_t> with_ancestors(const Processes& all, pid_t pid);
 // Whether `from` is among the ancestors of `child`.
 [[nodiscard]] bool descends(const Processes& all, pid_t child, pid_t from);
 

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <fstream>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/syscall.h>
 
 namespace harness {
@@ -108,6 +109,15 @@ WaitingCall::Clock sleep_clock(long number, const Arguments& arguments) {
                                              : WaitingCall::Clock::monotonic;
 }
 
+// What stands in the memory of a process; false where it cannot be read.
+template <class Value>
+bool read_memory(pid_t pid, std::uint64_t address, Value& value) {
+  std::ifstream memory("/proc/" + std::to_string(pid) + "/mem", std::ios::binary);
+  memory.seekg(static_cast<std::streamoff>(address));
+  memory.read(reinterpret_cast<char*>(&value), sizeof value);  // NOLINT: its bytes
+  return static_cast<bool>(memory);
+}
+
 bool has_limit(const KnownCall& call, const Arguments& arguments) {
   switch (call.limit) {
     case Limit::none: return false;
@@ -137,7 +147,8 @@ std::optional<WaitingCall> parse_waiting_call(std::string_view line) {
     return WaitingCall{"system call " + std::to_string(number), false};
   }
   WaitingCall call{known->name, has_limit(*known, arguments)};
-  call.first = arguments.front();
+  call.first = arguments[0];
+  call.second = arguments[1];
   if (!call.timed) return call;
   if (known->limit == Limit::milliseconds) {
     call.limit_ms = static_cast<std::int32_t>(arguments.at(known->argument) & 0xffffffffU);
@@ -156,10 +167,7 @@ std::optional<std::int64_t> time_left_ms(pid_t pid, const WaitingCall& call) {
   if (call.limit_ms > 0) return call.limit_ms;
   if (!call.timed || call.limit_at == 0) return std::nullopt;
   timespec limit{};
-  std::ifstream memory("/proc/" + std::to_string(pid) + "/mem", std::ios::binary);
-  memory.seekg(static_cast<std::streamoff>(call.limit_at));
-  memory.read(reinterpret_cast<char*>(&limit), sizeof limit);  // NOLINT: its bytes
-  if (!memory) return std::nullopt;
+  if (!read_memory(pid, call.limit_at, limit)) return std::nullopt;
   timespec now{};
   if (call.limit_clock != WaitingCall::Clock::relative) {
     const bool real = call.limit_clock == WaitingCall::Clock::realtime;
@@ -169,6 +177,17 @@ std::optional<std::int64_t> time_left_ms(pid_t pid, const WaitingCall& call) {
   const std::int64_t left_s = std::clamp<std::int64_t>(limit.tv_sec, 0, kLongestS * 4) - now.tv_sec;
   return std::max<std::int64_t>(
       0, std::min(left_s, kLongestS) * 1000 + (limit.tv_nsec - now.tv_nsec) / 1'000'000);
+}
+
+std::optional<int> descriptor_of(pid_t pid, const WaitingCall& call) {
+  constexpr std::array kOfOne = {"read", "readv", "pread64", "write", "writev", "recvfrom", "recvmsg",
+                                 "recvmmsg", "sendto", "sendmsg", "connect", "fsync"};
+  if (std::find(kOfOne.begin(), kOfOne.end(), call.name) != kOfOne.end())
+    return static_cast<int>(call.first);
+  if ((call.name != "poll" && call.name != "ppoll") || call.second != 1) return std::nullopt;
+  pollfd one{};
+  if (!read_memory(pid, call.first, one)) return std::nullopt;
+  return one.fd;
 }
 
 }  // namespace harness

@@ -20,6 +20,7 @@ struct WaitingCall {
   std::uint64_t limit_at = 0;
   Clock limit_clock = Clock::relative;  // of what the address holds
   std::uint64_t first = 0;              // argument: of reads and writes the descriptor
+  std::uint64_t second = 0;
 };
 
 // Reads one line such as "230 0x0 0x0 0x7ffc3d157b70 0x0 0x0 0x0 0x7ffc3d157b58 0x7f1b76f2f503", "running" or "-1 0x7f 0x7f".
@@ -28,5 +29,9 @@ struct WaitingCall {
 
 // Milliseconds until the limit of a call that process `pid` waits in, at most. Nothing where it has none or cannot be read.
 [[nodiscard]] std::optional<std::int64_t> time_left_ms(pid_t pid, const WaitingCall& call);
+
+// The one descriptor that `call` of process `pid` waits for. Nothing where it waits for none or for several, or where that cannot
+// be read.
+[[nodiscard]] std::optional<int> descriptor_of(pid_t pid, const WaitingCall& call);
 
 }  // namespace harness

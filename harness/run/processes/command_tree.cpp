@@ -15,14 +15,28 @@ namespace {
 constexpr double kComputes = 0.1;  // of a core: what only waits takes a hundredth
 
 // Of NAME=value texts that end with '\0', as the process was started with.
-std::optional<int> number_in(const std::string& environment, const std::string& name) {
+std::optional<std::string> variable_in(const std::string& environment, const std::string& name) {
   std::size_t at = environment.starts_with(name + "=") ? 0 : environment.find('\0' + name + "=");
   if (at == std::string::npos) return std::nullopt;
   at = environment.find('=', at) + 1;
+  return environment.substr(at, environment.find('\0', at) - at);
+}
+
+std::optional<int> number_in(const std::string& environment, const std::string& name) {
   constexpr std::int64_t kMost = 1'000'000;
-  const auto number = nsa::parse_int(environment.substr(at, environment.find('\0', at) - at));
+  const auto number = nsa::parse_int(variable_in(environment, name).value_or(""));
   if (!number || *number < 0 || *number > kMost) return std::nullopt;
   return static_cast<int>(*number);
+}
+
+// What has to be the same on all ranks, or they do not meet.
+std::string meeting_in(const std::string& environment) {
+  std::vector<std::string> all;
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"}) {
+    if (const auto value = variable_in(environment, name))
+      all.push_back(std::string(name) + "=" + *value);
+  }
+  return nsa::join(all, " ");
 }
 
 // By whom a process is numbered, and where the number of all stands.
@@ -83,7 +97,8 @@ std::vector<FoundRank> CommandTree::ranks() const {
                          pid,
                          number_in(environment, "TORCHELASTIC_RESTART_COUNT").value_or(0),
                          number_in(environment, "TORCHELASTIC_MAX_RESTARTS").value_or(0),
-                         error_file_of(environment)});
+                         error_file_of(environment),
+                         meeting_in(environment)});
       if (&by != &kNumberings.front()) by_job.insert(pid);
       break;
     }

@@ -23,6 +23,7 @@ struct FoundRank {
   int restarts = 0;
   int most_restarts = 0;
   std::string error_file = {};  // error_file_of()
+  std::string meeting = {};     // kMeetingFact
 };
 
 class CommandTree {

@@ -143,6 +143,7 @@ void FoundRanks::find_ranks() {
     }
     meet_rank(found.rank, found.pid);
     group_.all().at(found.rank).error_file = found.error_file;
+    if (!found.meeting.empty()) record(found.rank, now_ms(), Fact{kMeetingFact, found.meeting});
   }
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "harness/evidence/evidence.h"
+#include "harness/evidence/hosts.h"
 #include "harness/evidence/raised.h"
 #include "harness/run/looks/stacks_file.h"
 #include "harness/run/processes/process_end.h"
