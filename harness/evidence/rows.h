@@ -479,7 +479,8 @@ struct WorkerError {  // an exception that ended a worker
   std::vector<std::string> frames =
       {};                        // where it was raised, innermost first; empty where not known
   std::int64_t device_code = 0;  // the error number of the device's runtime; 0 where none
-  std::string raised_from = "";  // the exception that it was raised from, or that tells of it, with the user's line
+  std::string raised_from =
+      "";  // the exception that it was raised from, or that tells of it, with the user's line
 };
 
 struct FaultFired {  // read by the runner only, never by a check
@@ -540,8 +541,10 @@ struct ThreadStack {
   std::int64_t left_ms = -1;        // until that limit; -1: not readable, or none
   std::int64_t cpu_ms = 0;
   std::int64_t switches = -1;  // times it gave up the processor of its own will; -1: not readable
-  std::string other_end;  // who can end its wait: "process 4711 (python), which holds the lock"; "" where that is not known
-  bool outside = false;   // the other end is known, and is nothing that was started together with this process
+  std::string
+      other_end;  // who can end its wait: "process 4711 (python), which holds the lock"; "" where that is not known
+  bool outside =
+      false;  // the other end is known, and is nothing that was started together with this process
 };
 
 struct ChildProcess {  // a process that a rank started, or one that this started
@@ -570,6 +573,8 @@ struct Observation {  // a look at one process from outside (and its own stacks,
   std::int64_t disk_bytes = 0;       // read from and written to disks so far
   // Of its card: share of the driver's last sampling period in which a kernel ran, of whichever process; -1: not read
   int device_busy_percent = -1;
+  // Times that its main thread had woken up in the seconds before, while nothing else moved: something comes, piece by piece
+  std::int64_t woke = 0;
   // Of a Python process that neither its faulthandler nor py-spy told a stack of: the command that would let it be read
   std::string way_to_stacks = "";
 };
@@ -594,8 +599,9 @@ struct Stopped {
 struct Relaunched {
   static constexpr const char* kKind = "relaunched";
   static constexpr const char* kWell = "they exited with 0";  // a reason: nothing had failed
-  int life = 1;        // 1: the second one
-  std::string reason;  // "killed in step 3, phase save", "rank 1 exited with 1: ValueError: no data"
+  int life = 1;                                               // 1: the second one
+  std::string
+      reason;  // "killed in step 3, phase save", "rank 1 exited with 1: ValueError: no data"
 };
 
 // ---- JSON ----------------------------------------------------------------------------------------------------------
@@ -737,8 +743,19 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited,
                                                 out_of_memory,
                                                 memory_kill_elsewhere,
                                                 rss_peak_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    ThreadStack, thread, state, wchan, frames, kernel, call, timed, left_ms, cpu_ms, switches, other_end, outside)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadStack,
+                                                thread,
+                                                state,
+                                                wchan,
+                                                frames,
+                                                kernel,
+                                                call,
+                                                timed,
+                                                left_ms,
+                                                cpu_ms,
+                                                switches,
+                                                other_end,
+                                                outside)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     ChildProcess, name, pid, state, cpu_ms, frames, writes_to_rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
@@ -751,6 +768,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Observation,
                                                 children_cpu_ms,
                                                 disk_bytes,
                                                 device_busy_percent,
+                                                woke,
                                                 way_to_stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
     Suspect, still_ms, threshold_ms, longest_gap_ms, polls_ms)

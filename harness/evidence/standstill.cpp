@@ -61,19 +61,6 @@ bool is_of_child(const Observation& look, const ThreadStack& thread) {
   });
 }
 
-// In Python's own code or torch's that waits for a process which this one has started, as far as its stack is known.
-bool waits_for_child(const Observation& look) {
-  if (look.threads.empty()) return false;
-  for (const std::string& frame : look.threads.front().frames) {
-    if (is_of_user(frame)) return false;
-    for (const char* file :
-         {"(torch/utils/data/dataloader.py:", "(multiprocessing/", "(subprocess.py:"}) {
-      if (frame.find(file) != std::string::npos) return true;
-    }
-  }
-  return false;
-}
-
 // A monitor that sleeps between two figures is a child that nobody waits for: then no thread waits for the end of a process, and
 // the main thread waits for nothing that a child may send.
 bool may_wait_for_child(const Observation& look) {
@@ -193,6 +180,8 @@ Doing doing_between(const Observation& before, const Observation& after, std::in
   if (takes(before.cpu_ms, after.cpu_ms, wall_ms)) return Doing::computing;
   if (runs(before) && runs(after)) return Doing::computing;
   if (after.disk_bytes - before.disk_bytes >= kDiskBytes) return Doing::disk;
+  constexpr std::int64_t kComes = 2;  // wake-ups: one is that with which a wait begins
+  if (before.woke >= kComes) return Doing::sleeping;
   return any_sleeps(before) || any_sleeps(after) ? Doing::sleeping : Doing::waiting;
 }
 
@@ -275,6 +264,18 @@ bool same_place(const Observation& before, const Observation& after) {
   const std::vector<std::string> earlier = of_main(before);
   const std::vector<std::string> frames = of_main(after);
   return (!frames.empty() && frames == earlier) || called_from_same_place(earlier, frames);
+}
+
+bool waits_for_child(const Observation& look) {
+  if (look.threads.empty()) return false;
+  for (const std::string& frame : look.threads.front().frames) {
+    if (is_of_user(frame)) return false;
+    for (const char* file :
+         {"(torch/utils/data/dataloader.py:", "(multiprocessing/", "(subprocess.py:"}) {
+      if (frame.find(file) != std::string::npos) return true;
+    }
+  }
+  return false;
 }
 
 const ThreadStack* waits_outside(const Observation& look) {

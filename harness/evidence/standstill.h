@@ -81,6 +81,9 @@ inline constexpr std::int64_t kFarLimitMs = 300'000;
 inline constexpr std::string_view kAnotherThread =
     "another thread: ";  // such a frame begins so if it is none of the main thread
 
+// The main thread is inside of the code of Python or torch that waits for a process which this one has started (a loader, a pool,
+// join, subprocess), as far as its stack is known.
+[[nodiscard]] bool waits_for_child(const Observation& look);
 // In a call that ends when another process does.
 [[nodiscard]] bool waits_for_process(std::string_view call);
 // The main thread of a child, which stands among those of its rank; nothing where it was not looked at.
@@ -102,10 +105,10 @@ struct Looked {
   bool with_peers = false;  // it entered a collective and did not leave it, or is at the rendezvous
   // PyTorch's flight recorder shows that it cannot go on without its peers (evidence/flight.h): in whatever loop it waits for them
   bool held = false;
-  std::int64_t wake_ups = 0;  // known so far
+  std::int64_t wake_ups = 0;   // known so far
   std::int64_t polled_ms = 0;  // for which these were counted
   std::int64_t polls_ms = 0;   // StillLimits::polls_ms
-  bool connecting = false;    // at the rendezvous, inside NCCL
+  bool connecting = false;     // at the rendezvous, inside NCCL
 };
 
 // The main thread is inside NCCL, as far as its stack is known.

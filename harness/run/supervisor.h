@@ -51,6 +51,7 @@ class Supervisor {
             std::int64_t cpu_ms,
             std::int64_t now_ms);                               // from outside, /proc/PID/stat
   void moved(std::int64_t now_ms) { last_moved_ms_ = now_ms; }  // something did, seen from outside
+  [[nodiscard]] std::int64_t last_moved_ms() const { return last_moved_ms_; }
   void ended(int process, bool well, const std::string& how, std::int64_t now_ms);
   void interrupt(int signal) { interrupted_by_ = signal; }
   // Ranks are known to wait for what will not come, or no longer.

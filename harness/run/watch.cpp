@@ -86,9 +86,10 @@ std::optional<Stopped> Watch::step() {
 void Watch::sample_states() {
   if (now_ms() - sampled_ms_ < kSampleMs) return;
   sampled_ms_ = now_ms();
-  for (const auto& [process, member] : members_) {
+  for (auto& [process, member] : members_) {
     if (const auto state = member.outside->state()) {
       supervisor_.seen(process, state->state, state->cpu_ms, now_ms());
+      member.looks.sampled(state->switches, now_ms());
     }
   }
 }
@@ -117,6 +118,7 @@ void Watch::begin_look(const Decision& decision) {
     Observation answer;  // of a process elsewhere it may not be here yet
     if (auto seen = member.outside->look(process, decision.look, all)) {
       answer = std::move(*seen);
+      answer.woke = member.looks.woke(supervisor_.last_moved_ms(), look_->t_ms);
       look_->seen[process] = answer;
     } else {
       look_->awaited_looks.insert(process);

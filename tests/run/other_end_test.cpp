@@ -26,7 +26,8 @@ class OtherEndTest : public ::testing::Test {
  protected:
   ~OtherEndTest() override {
     for (const pid_t pid : started_) kill(pid, SIGKILL);
-    while (waitpid(-1, nullptr, 0) > 0) {}
+    while (waitpid(-1, nullptr, 0) > 0) {
+    }
   }
 
   // Runs `does` and then stays.
@@ -141,9 +142,8 @@ TEST_F(OtherEndTest, APipeToAnotherJobOrToAProcessOfThisOne) {
     const auto opened = [&] { (void)open(path(name).c_str(), O_RDWR | O_CLOEXEC); };
     const pid_t writer = strange ? orphan(opened) : child(opened);
     constexpr int kDescriptor = 77;
-    const pid_t reader = child([&] {
-      (void)dup2(open(path(name).c_str(), O_RDWR | O_CLOEXEC), kDescriptor);
-    });
+    const pid_t reader =
+        child([&] { (void)dup2(open(path(name).c_str(), O_RDWR | O_CLOEXEC), kDescriptor); });
     const OtherEnd end = end_of(reader, "read", kDescriptor);
     EXPECT_EQ(end.outside, strange);
     EXPECT_EQ(end.holders, std::vector<pid_t>{writer});
@@ -163,7 +163,8 @@ TEST_F(OtherEndTest, AConnectionToAnotherJobOrToAProcessOfThisOne) {
       }
       socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
       auto* at = reinterpret_cast<sockaddr*>(&address);
-      if (bind(listener, at, size) != 0 || listen(listener, 1) != 0) continue;  // no such network here
+      if (bind(listener, at, size) != 0 || listen(listener, 1) != 0)
+        continue;  // no such network here
       ASSERT_EQ(getsockname(listener, at, &size), 0);
       const auto serve = [&] { (void)accept(listener, nullptr, nullptr); };
       const pid_t server = strange ? orphan(serve) : child(serve);
@@ -187,9 +188,8 @@ TEST_F(OtherEndTest, AConnectionToAnotherJobOrToAProcessOfThisOne) {
 TEST_F(OtherEndTest, AFileIsTheFileSystems) {
   say("data.bin");
   constexpr int kDescriptor = 79;
-  const pid_t reader = child([&] {
-    (void)dup2(open(path("data.bin").c_str(), O_RDONLY | O_CLOEXEC), kDescriptor);
-  });
+  const pid_t reader =
+      child([&] { (void)dup2(open(path("data.bin").c_str(), O_RDONLY | O_CLOEXEC), kDescriptor); });
   const OtherEnd end = end_of(reader, "pread64", kDescriptor);
   EXPECT_TRUE(end.outside);
   EXPECT_EQ(end.told, "the file system of " + path("data.bin"));

@@ -288,6 +288,18 @@ TEST(Standstill, AWaitThatWakesUpAgainAndAgainIsOneOnceItHasLastedForLong) {
   EXPECT_EQ(slowed_by(waits), Doing::waiting);
 }
 
+// A server that sends a piece every few seconds: two looks see the same wait.
+TEST(Standstill, WakeUpsAreCountedWhileNothingElseMoves) {
+  LookHistory history;
+  for (std::int64_t t_ms = 0; t_ms <= 20'000; t_ms += 500) history.sampled(t_ms / 3'000, t_ms);
+  EXPECT_EQ(history.woke(10'000, 20'000), 2) << "in the last 8 s";
+  EXPECT_EQ(history.woke(14'000, 20'000), 2);
+  EXPECT_EQ(history.woke(18'000, 20'000), 0) << "of 2 s too little is known";
+  history.sampled(-1, 20'500);
+  EXPECT_EQ(history.woke(10'000, 20'500), 2) << "what cannot be read says nothing";
+  EXPECT_EQ(LookHistory().woke(0, 20'000), 0);
+}
+
 // Another job that holds a lock, or a server, may be at work on what is waited for.
 TEST(Standstill, WhoWaitsForWhatIsOutsideIsBorneAsLongAsWhoPolls) {
   constexpr std::int64_t kBorneMs = 80'000;

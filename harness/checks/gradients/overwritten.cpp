@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/checks/result.h"
+#include "harness/evidence/python_frame.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -18,6 +19,7 @@ struct Overwritten {
   std::set<std::string> tensors;
   std::int64_t elements = 0;
   std::string said;  // by autograd
+  std::string line;  // the user's, in which it said so
 };
 
 Overwritten seen_in_step(const Evidence& evidence, std::int64_t step) {
@@ -34,6 +36,7 @@ Overwritten seen_in_step(const Evidence& evidence, std::int64_t step) {
     if (process < 0 || row.step != step || !says_overwritten(row)) continue;
     seen.ranks.insert(process);
     if (seen.said.empty() || row.what < seen.said) seen.said = row.what;
+    if (seen.line.empty()) seen.line = users_line(row.frames);
   }
   return seen;
 }
@@ -57,6 +60,7 @@ std::optional<Finding> overwritten_in_step(const Evidence& evidence, std::int64_
         nsa::join(std::vector<std::string>(seen.tensors.begin(), seen.tensors.end()));
     if (seen.elements > 0) finding.site.detail["elements"] = seen.elements;
   }
+  if (seen.tensors.empty() && !seen.line.empty()) finding.facts["line"] = seen.line;
   if (!seen.said.empty()) finding.facts["message"] = seen.said.substr(0, seen.said.find('\n'));
   return finding;
 }

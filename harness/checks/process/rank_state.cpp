@@ -136,6 +136,18 @@ std::string told_places(const Places& places) {
   return text;
 }
 
+// Of the first child that waits in the user's own code, if the rank waits for a child: "pt_data_worker: __getitem__
+// (train.py:23): with lock".
+std::string line_of_child(const Observation& look) {
+  if (!waits_for_child(look)) return "";
+  for (const ChildProcess& child : look.children) {
+    const ThreadStack* main = main_thread_of(look, child);
+    const std::string own = users_line(child.frames);
+    if (main != nullptr && main->state == "S" && !own.empty()) return child.name + ": " + own;
+  }
+  return "";
+}
+
 }  // namespace
 
 Looked RankState::looked() const {
@@ -204,7 +216,10 @@ std::string lines_of(const std::vector<RankState>& ranks) {
     if (frames.empty()) continue;
     const std::string own = users_line(frames);
     any = any || !own.empty();
-    add_place(rank.rank, own.empty() ? frames.front() : own, lines);
+    const std::string child = line_of_child(look->row);
+    add_place(rank.rank,
+              (own.empty() ? frames.front() : own) + (child.empty() ? "" : ", its child " + child),
+              lines);
   }
   return any ? told_places(lines) : "";
 }

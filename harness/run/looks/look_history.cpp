@@ -1,5 +1,7 @@
 #include "harness/run/looks/look_history.h"
 
+#include <algorithm>
+
 namespace harness {
 
 void LookHistory::heard(const Event& event) {
@@ -11,6 +13,23 @@ void LookHistory::heard(const Event& event) {
     const auto row = event.body.get<CollectiveDone>();
     open_.erase({row.group, row.sequence});
   }
+}
+
+void LookHistory::sampled(std::int64_t switches, std::int64_t t_ms) {
+  constexpr std::int64_t kKeptMs =
+      8'000;  // less than the least time without movement that a look follows
+  if (switches < 0) return;
+  sampled_.emplace_back(t_ms, switches);
+  while (t_ms - sampled_.front().first > kKeptMs) sampled_.pop_front();
+}
+
+std::int64_t LookHistory::woke(std::int64_t still_since_ms, std::int64_t t_ms) const {
+  constexpr std::int64_t kLeastMs = 4'000;  // of a shorter time too little is known
+  const auto from = std::find_if(sampled_.begin(), sampled_.end(), [&](const auto& sample) {
+    return sample.first > still_since_ms;
+  });
+  if (from == sampled_.end() || t_ms - from->first < kLeastMs) return 0;
+  return sampled_.back().second - from->second;
 }
 
 void LookHistory::clear() {

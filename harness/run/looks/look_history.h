@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +28,10 @@ class LookHistory {
 
   void held(bool is) { held_ = is; }  // by its peers, as something else than itself tells
   void bears_polls_for(std::int64_t ms) { polls_ms_ = ms; }  // Looked::polls_ms
+  // The main thread had given up the processor so often at this time; -1: not readable.
+  void sampled(std::int64_t switches, std::int64_t t_ms);
+  // Observation::woke, of a look at `t_ms`, if nothing has moved since `still_since_ms`.
+  [[nodiscard]] std::int64_t woke(std::int64_t still_since_ms, std::int64_t t_ms) const;
   void clear();
   void take(Observation seen, std::int64_t t_ms);
 
@@ -45,6 +50,8 @@ class LookHistory {
   std::set<std::pair<std::string, std::int64_t>> open_;  // collectives entered and not left
   std::array<std::optional<Taken>, 4> looks_;
   std::optional<Taken> silent_before_;  // the look before the newest one without stacks
+  std::deque<std::pair<std::int64_t, std::int64_t>>
+      sampled_;  // time and number of switches, the oldest first
   bool newest_is_silent_ = false;
   bool recorded_ = true;
 };

@@ -34,9 +34,9 @@ std::string link_of(const std::string& path) {
 }
 
 struct Connection {
-  std::string local;   // address and port, as the kernel writes them
+  std::string local;  // address and port, as the kernel writes them
   std::string remote;
-  std::string state;   // "01": established
+  std::string state;  // "01": established
   std::string inode;
 };
 

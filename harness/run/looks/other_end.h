@@ -13,7 +13,7 @@
 namespace harness {
 
 struct OtherEnd {
-  std::string told;            // "process 4711 (python), which holds the lock"; "" where nothing is known
+  std::string told;  // "process 4711 (python), which holds the lock"; "" where nothing is known
   std::vector<pid_t> holders;  // processes of this machine, without the one that waits
   // It is known, and it is no process that was started together with the one that waits: nobody who looks at these processes can
   // say whether it still works on what they wait for.
@@ -38,7 +38,8 @@ class OtherEnds {
   const std::vector<pid_t>& holders_of(const std::string& target);
 
   const Processes& all_;
-  std::map<std::string, std::vector<pid_t>> holders_;  // by what a descriptor points to; read when first needed
+  std::map<std::string, std::vector<pid_t>>
+      holders_;  // by what a descriptor points to; read when first needed
 };
 
 }  // namespace harness

@@ -22,6 +22,7 @@ struct ProcessState {
   pid_t parent = 0;
   pid_t group = 0;
   std::int64_t ended_children_cpu_ms = 0;  // of children that it has waited for
+  std::int64_t switches = -1;  // main_thread_switches_of(), where it was asked for
 };
 
 // /proc/PID/`name`; empty when it cannot be read, or the process ends meanwhile.

@@ -180,8 +180,18 @@ std::optional<std::int64_t> time_left_ms(pid_t pid, const WaitingCall& call) {
 }
 
 std::optional<int> descriptor_of(pid_t pid, const WaitingCall& call) {
-  constexpr std::array kOfOne = {"read", "readv", "pread64", "write", "writev", "recvfrom", "recvmsg",
-                                 "recvmmsg", "sendto", "sendmsg", "connect", "fsync"};
+  constexpr std::array kOfOne = {"read",
+                                 "readv",
+                                 "pread64",
+                                 "write",
+                                 "writev",
+                                 "recvfrom",
+                                 "recvmsg",
+                                 "recvmmsg",
+                                 "sendto",
+                                 "sendmsg",
+                                 "connect",
+                                 "fsync"};
   if (std::find(kOfOne.begin(), kOfOne.end(), call.name) != kOfOne.end())
     return static_cast<int>(call.first);
   if ((call.name != "poll" && call.name != "ppoll") || call.second != 1) return std::nullopt;

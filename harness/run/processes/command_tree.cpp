@@ -50,11 +50,11 @@ constexpr std::array kNumberings = {Numbering{"RANK", "WORLD_SIZE"},
                                     Numbering{"PMI_RANK", "PMI_SIZE"},
                                     Numbering{"SLURM_PROCID", "SLURM_NTASKS"}};
 
-bool has_torch(pid_t pid) {
+}  // namespace
+
+bool CommandTree::has_torch(pid_t pid) {
   return proc_file(pid, "maps").find("/libtorch") != std::string::npos;
 }
-
-}  // namespace
 
 void CommandTree::scan(std::int64_t now_ms) {
   const Processes before = std::move(all_);

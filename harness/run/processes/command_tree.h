@@ -36,6 +36,7 @@ class CommandTree {
   [[nodiscard]] std::vector<FoundRank> ranks() const;
   [[nodiscard]] const std::vector<pid_t>& processes() const { return mine_; }
   [[nodiscard]] bool knows(pid_t pid) const { return all_.contains(pid); }  // at the last scan
+  [[nodiscard]] static bool has_torch(pid_t pid);  // mapped: it trains, or launches what does
   // The process that does the work of a command without ranks: a Python below shells and other processes that only wait for it.
   // Where they wait for several, and not one of these alone has LibTorch, it is the one that waits.
   [[nodiscard]] pid_t worker(pid_t command) const;

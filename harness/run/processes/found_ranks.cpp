@@ -154,7 +154,10 @@ void FoundRanks::find_worker() {
   const auto rank = group_.all().find(0);
   const bool known = rank != group_.all().end();
   const bool has_one = known && rank->second.lives();
-  const pid_t worker = tree_.worker(has_one ? rank->second.process->pid() : command_);
+  pid_t worker = tree_.worker(has_one ? rank->second.process->pid() : command_);
+  // A helper that the command started first, such as a server, is no rank beside a process that has LibTorch.
+  const bool stays = has_one && worker == rank->second.process->pid();
+  if (stays && !CommandTree::has_torch(worker)) worker = tree_.worker(command_);
   const bool twice = std::exchange(worker_, worker) == worker;
   if (!twice || worker == command_ || (known && rank->second.process->pid() == worker)) return;
   if (has_one && rank->second.said_hello) return;  // it trains, and waits for a tool

@@ -47,7 +47,9 @@ class WatchedProcess : public Outside {
   virtual void close() = 0;                   // nothing it says is wanted any more
 
   [[nodiscard]] std::optional<ProcessState> state() const override {
-    return read_process_state(pid());
+    auto state = read_process_state(pid());
+    if (state) state->switches = main_thread_switches_of(pid());
+    return state;
   }
   std::optional<Observation> look(int process, int look, const Processes& all) override {
     return look_at(process, look, pid(), all);
