@@ -1,4 +1,4 @@
-// Who can end a wait, asked of real processes: children of this test, and orphans that belong to nobody here.
+// Who can end a wait. Real processes: children of this test, and orphans, which were not started together with it.
 #include "harness/run/looks/other_end.h"
 
 #include <algorithm>

@@ -15,8 +15,8 @@ namespace harness {
 struct OtherEnd {
   std::string told;  // "process 4711 (python), which holds the lock"; "" where nothing is known
   std::vector<pid_t> holders;  // processes of this machine, without the one that waits
-  // It is known, and it is no process that was started together with the one that waits: nobody who looks at these processes can
-  // say whether it still works on what they wait for.
+  // The other end is known, and it was not started together with the process that waits. So the processes of the command do not
+  // show whether it still works.
   bool outside = false;
 };
 

@@ -155,7 +155,7 @@ void FoundRanks::find_worker() {
   const bool known = rank != group_.all().end();
   const bool has_one = known && rank->second.lives();
   pid_t worker = tree_.worker(has_one ? rank->second.process->pid() : command_);
-  // A helper that the command started first, such as a server, is no rank beside a process that has LibTorch.
+  // If the command first starts a helper, such as a server, and then a process with LibTorch, the helper is not the rank.
   const bool stays = has_one && worker == rank->second.process->pid();
   if (stays && !CommandTree::has_torch(worker)) worker = tree_.worker(command_);
   const bool twice = std::exchange(worker_, worker) == worker;
