@@ -11,6 +11,7 @@
 #include <string>
 
 #include "nsa/base/config.h"
+#include "oracles/attention/stage_table.h"
 
 namespace harness::checks {
 
@@ -75,6 +76,20 @@ struct LongestSums {
     y = std::max({o_cmp, o_sel, o_win, gate, config.n_heads * config.d_v});
     // A weight's gradient sums over all tokens; a key's over all queries and heads of its group.
     gradient = std::max({y, batch * seq_len, heads * seq_len});
+  }
+
+  // Of a stage of the attention.
+  [[nodiscard]] std::int64_t of(oracles::Stage stage) const {
+    using Sum = oracles::LongestSum;
+    switch (oracles::row_of(stage).sum) {
+      case Sum::projected: return projected;
+      case Sum::cmp: return o_cmp;
+      case Sum::sel: return o_sel;
+      case Sum::win: return o_win;
+      case Sum::gate: return gate;
+      case Sum::y: break;
+    }
+    return y;
   }
 };
 

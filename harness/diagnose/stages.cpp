@@ -1,7 +1,9 @@
 #include "harness/diagnose/stages.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
+
+#include "oracles/attention/stage_table.h"
 
 namespace harness {
 namespace {
@@ -11,19 +13,16 @@ using Changes = std::vector<Change>;
 constexpr const char* kReference = "reference";  // as a route asks for it
 constexpr const char* kByHand = "by_hand";
 
-struct Stage {
-  std::string_view seam;
-  std::string_view branch;
-};
-constexpr std::array kStages = {Stage{"compress", "cmp"},
-                                Stage{"score", "sel"},
-                                Stage{"select", "sel"},
-                                Stage{"attend_cmp", "cmp"},
-                                Stage{"attend_sel", "sel"},
-                                Stage{"attend_win", "win"}};
-// Stages of the layer that nobody has written by hand.
-constexpr std::array kOtherStages = {
-    std::string_view("project"), std::string_view("rope"), std::string_view("gate")};
+// Stages that a by-hand implementation may stand in for.
+bool is_by_hand(const oracles::StageRow& stage) {
+  return stage.rows == oracles::RowsOf::compressed || is_of_choice(stage) ||
+         stage.op.starts_with("attend_");
+}
+
+// Of the choice, the branch that it is made for.
+std::string_view branch_of(const oracles::StageRow& stage) {
+  return is_of_choice(stage) ? "sel" : stage.branch;
+}
 
 // What a stage can get wrong so that another one in its place shows it: numbers and choices. Of time and memory a slow
 // implementation says nothing.
@@ -53,23 +52,22 @@ bool runs_in_parts(const Scenario& scenario) {
 }
 
 // A finding that names another stage, or another branch, does not mean this one.
-bool may_mean(const Cause& symptom, const Stage& stage) {
+bool may_mean(const Cause& symptom, const oracles::StageRow& stage) {
   const Site& site = symptom.site;
-  const auto is_op = [&](std::string_view seam) { return site.op == seam; };
-  const bool names_one = std::any_of(
-      kStages.begin(), kStages.end(), [&](const Stage& one) { return is_op(one.seam); });
-  if (names_one) return is_op(stage.seam);
-  if (std::any_of(kOtherStages.begin(), kOtherStages.end(), is_op)) return false;
-  return site.branch.empty() || site.branch == stage.branch;
+  const bool names_a_stage = oracles::is_stage_op(site.op) && site.op != "attention";
+  if (names_a_stage) return site.op == stage.op;
+  return site.branch.empty() || site.branch == branch_of(stage);
 }
 
 Changes stages(const Scenario& scenario, const Cause& symptom) {
   Changes changes;
   if (!runs_in_parts(scenario)) return changes;
-  for (const Stage& stage : kStages) {
+  std::string_view last;  // keys and values have one seam
+  for (const oracles::StageRow& stage : oracles::kStageTable) {
+    if (!is_by_hand(stage) || stage.op == std::exchange(last, stage.op)) continue;
     // Of another back end it is asked what the plain one does (experiments.cpp).
-    if (!asks_for_reference(scenario, stage.seam) || !may_mean(symptom, stage)) continue;
-    changes.push_back(by_hand(scenario, stage.seam));
+    if (!asks_for_reference(scenario, stage.op) || !may_mean(symptom, stage)) continue;
+    changes.push_back(by_hand(scenario, stage.op));
   }
   return changes;
 }

@@ -2,7 +2,6 @@
 #include "harness/judge/find_cause.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -10,11 +9,13 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "harness/judge/cause_edges.h"
 #include "harness/judge/codes/codes.h"
 #include "harness/judge/patterns.h"
 #include "harness/judge/shared_operations.h"
+#include "oracles/attention/stage_table.h"
 
 namespace harness {
 namespace {
@@ -48,30 +49,24 @@ auto order_of(const Finding& finding) {
                     finding.code + "/" + finding.variant + " of " + finding.check);
 }
 
-// In the order of the forward pass; what is none of these comes after them.
-constexpr std::array<std::string_view, 17> kStages = {"embed",
-                                                      "norm1",
-                                                      "project",
-                                                      "rope",
-                                                      "compress",
-                                                      "score",
-                                                      "select",
-                                                      "attend_cmp",
-                                                      "attend_sel",
-                                                      "attend_win",
-                                                      "gate",
-                                                      "attention",
-                                                      "residual",
-                                                      "norm2",
-                                                      "mlp",
-                                                      "norm_f",
-                                                      "lm_head"};
+// In the order of the forward pass; what is none of these comes after them. Of the input's projections those that are not rotated
+// come first.
+const std::vector<std::string_view>& ops_in_order() {
+  static const std::vector<std::string_view> kOps = [] {
+    std::vector<std::string_view> ops = {"embed", "norm1", "project"};
+    for (const oracles::StageRow& row : oracles::kStageTable) ops.push_back(row.op);
+    for (const char* op : {"residual", "norm2", "mlp", "norm_f", "lm_head"}) ops.push_back(op);
+    return ops;
+  }();
+  return kOps;
+}
 
 // Of one check: layer by layer and stage by stage, what is in no layer last. How many numbers are wrong where decides nothing.
 auto in_the_model(const Site& site) {
   const auto first = std::min_element(site.layers.begin(), site.layers.end());
   const int layer = first == site.layers.end() ? std::numeric_limits<int>::max() : *first;
-  return std::tuple(layer, std::find(kStages.begin(), kStages.end(), site.op) - kStages.begin());
+  const auto& ops = ops_in_order();
+  return std::tuple(layer, std::find(ops.begin(), ops.end(), site.op) - ops.begin());
 }
 
 // Of findings that nothing else tells apart.

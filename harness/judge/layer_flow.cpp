@@ -1,82 +1,57 @@
 #include "harness/judge/layer_flow.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
-#include <string_view>
+#include <string>
+#include <vector>
+
+#include "oracles/attention/stage_table.h"
 
 namespace harness {
 namespace {
 
 struct Flow {
-  std::string_view from;
-  std::string_view to;
+  FlowNode from;
+  FlowNode to;
 };
 
-// What is made of what, inside a layer.
-constexpr std::array kFlows = {Flow{"norm1", "input"},
-                               Flow{"input", "rope"},
-                               Flow{"input", "rope/cmp"},
-                               Flow{"input", "rope/sel"},
-                               Flow{"input", "rope/win"},
-                               Flow{"input", "project/cmp"},
-                               Flow{"input", "project/sel"},
-                               Flow{"input", "project/win"},
-                               Flow{"rope", "score"},
-                               Flow{"rope", "attend_cmp"},
-                               Flow{"rope", "attend_sel"},
-                               Flow{"rope", "attend_win"},
-                               Flow{"rope", "gate"},
-                               Flow{"rope/cmp", "compress"},
-                               Flow{"project/cmp", "compress"},
-                               Flow{"compress", "score"},
-                               Flow{"compress", "attend_cmp"},
-                               Flow{"score", "select"},
-                               Flow{"select", "attend_sel"},
-                               Flow{"rope/sel", "attend_sel"},
-                               Flow{"project/sel", "attend_sel"},
-                               Flow{"rope/win", "attend_win"},
-                               Flow{"project/win", "attend_win"},
-                               Flow{"attend_cmp", "attention"},
-                               Flow{"attend_sel", "attention"},
-                               Flow{"attend_win", "attention"},
-                               Flow{"gate", "attention"},
-                               Flow{"attention", "residual"},
-                               Flow{"residual", "norm2"},
-                               Flow{"norm2", "mlp"},
-                               Flow{"mlp", "residual"}};
-
-// The tensor that a parameter is multiplied into.
-struct ParamNode {
-  std::string_view param;
-  std::string_view node;
-};
-constexpr std::array kParamNodes = {ParamNode{"W_Q", "rope"},
-                                    ParamNode{"W_K_cmp", "rope/cmp"},
-                                    ParamNode{"W_K_sel", "rope/sel"},
-                                    ParamNode{"W_K_win", "rope/win"},
-                                    ParamNode{"W_V_cmp", "project/cmp"},
-                                    ParamNode{"W_V_sel", "project/sel"},
-                                    ParamNode{"W_V_win", "project/win"},
-                                    ParamNode{"out", "attention"},
-                                    ParamNode{"norm1", "norm1"},
-                                    ParamNode{"norm2", "norm2"}};
-
-bool starts_with(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
+// Keys and values of a branch are nodes of their own.
+FlowNode node_of_stage(const oracles::StageRow& row) {
+  const bool of_branch = is_projected(row) && !row.branch.empty();
+  return FlowNode(row.op) + (of_branch ? "/" + std::string(row.branch) : "");
 }
 
+// What is made of what, inside a layer.
+const std::vector<Flow>& all_flows() {
+  static const std::vector<Flow> kFlows = [] {
+    std::vector<Flow> flows = {{"norm1", "input"},
+                               {"attention", "residual"},
+                               {"residual", "norm2"},
+                               {"norm2", "mlp"},
+                               {"mlp", "residual"}};
+    for (const oracles::StageRow& row : oracles::kStageTable) {
+      if (row.of_x) flows.push_back({"input", node_of_stage(row)});
+      for (const oracles::StageRow& input : oracles::kStageTable) {
+        if (!row.made_of.holds(input.stage)) continue;
+        flows.push_back({node_of_stage(input), node_of_stage(row)});
+      }
+    }
+    return flows;
+  }();
+  return kFlows;
+}
+
+// The node that a parameter is multiplied into, by its short name.
 FlowNode node_of_param(const std::string& param) {
-  for (const ParamNode& known : kParamNodes) {
-    if (param == known.param) return FlowNode(known.node);
+  for (const oracles::StageRow& row : oracles::kStageTable) {
+    if (!row.weights.empty() && param.starts_with(row.weights)) return node_of_stage(row);
   }
-  if (starts_with(param, "gate")) return "gate";
-  if (starts_with(param, "phi")) return "compress";
-  return starts_with(param, "mlp") ? "mlp" : "";
+  if (param == "norm1" || param == "norm2") return param;
+  return param.starts_with("mlp") ? "mlp" : "";
 }
 
 bool is_node(const FlowNode& node) {
-  return std::any_of(kFlows.begin(), kFlows.end(), [&](const Flow& flow) {
+  return std::any_of(all_flows().begin(), all_flows().end(), [&](const Flow& flow) {
     return flow.from == node || flow.to == node;
   });
 }
@@ -105,9 +80,10 @@ bool flows(const FlowNode& from, const FlowNode& to, Of what) {
   std::set<FlowNode> reached = {from};
   for (std::size_t before = 0; before != reached.size();) {
     before = reached.size();
-    for (const Flow& flow : kFlows) {
-      if (carries(flow, what) && reached.count(FlowNode(flow.from)) > 0)
-        reached.insert(FlowNode(flow.to));
+    for (const Flow& flow : all_flows()) {
+      if (carries(flow, what) && reached.count(flow.from) > 0) {
+        reached.insert(flow.to);
+      }
     }
   }
   return reached.count(to) > 0;

@@ -1,37 +1,39 @@
 #include "harness/judge/shared_operations.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <set>
-#include <span>
 #include <string_view>
+#include <vector>
 
 #include "harness/judge/patterns.h"
+#include "oracles/attention/stage_table.h"
 
 namespace harness {
 namespace {
 
-constexpr std::array<std::string_view, 3> kAttends = {"attend_cmp", "attend_sel", "attend_win"};
-constexpr std::array<std::string_view, 3> kNorms = {"norm1", "norm2", "norm_f"};
-constexpr std::array<std::string_view, 2> kProjections = {"project", "rope"};
-constexpr std::array<std::string_view, 10> kSeams = {"attend_cmp",
-                                                     "attend_sel",
-                                                     "attend_win",
-                                                     "attention",
-                                                     "compress",
-                                                     "gate",
-                                                     "project",
-                                                     "rope",
-                                                     "score",
-                                                     "select"};
-
 struct Shared {
-  std::span<const std::string_view> places;
+  std::set<std::string_view> places;
   bool same_rows = false;  // and of one branch
 };
-constexpr std::array kShared = {
-    Shared{kAttends}, Shared{kNorms}, Shared{kProjections, true}, Shared{kSeams}};
+
+std::set<std::string_view> ops_where(bool (*fits)(const oracles::StageRow&)) {
+  std::set<std::string_view> ops;
+  for (const oracles::StageRow& row : oracles::kStageTable) {
+    if (fits(row)) ops.insert(row.op);
+  }
+  return ops;
+}
+
+const std::vector<Shared>& all_shared() {
+  using Row = oracles::StageRow;
+  static const std::vector<Shared> kShared = {
+      {ops_where([](const Row& row) { return row.op.starts_with("attend_"); })},
+      {{"norm1", "norm2", "norm_f"}},
+      {ops_where([](const Row& row) { return is_projected(row); }), true},
+      {ops_where([](const Row&) { return true; })}};
+  return kShared;
+}
 
 // Where both say how many rows are wrong.
 bool same_rows(const Site& a, const Site& b) {
@@ -57,11 +59,9 @@ bool is_alike(const Finding& a, const Finding& b) {
 std::vector<std::pair<std::size_t, std::size_t>> wrong_at_all_places(
     const std::vector<const Finding*>& told) {
   std::vector<std::pair<std::size_t, std::size_t>> same;
-  for (const Shared& shared : kShared) {
+  for (const Shared& shared : all_shared()) {
     const auto& places = shared.places;
-    const auto is_place = [&](const Finding& finding) {
-      return std::find(places.begin(), places.end(), finding.site.op) != places.end();
-    };
+    const auto is_place = [&](const Finding& finding) { return places.count(finding.site.op) > 0; };
     for (std::size_t first = 0; first < told.size(); ++first) {
       if (!is_place(*told[first])) continue;
       std::vector<std::size_t> others;

@@ -27,6 +27,21 @@ AttentionResult result_of(const Stages& stages) {
 
 }  // namespace
 
+const Tensor* stage_in(const AttentionResult& result, Stage stage) {
+  switch (stage) {
+    case Stage::q: return &result.q;
+    case Stage::k_cmp: return &result.k_cmp;
+    case Stage::v_cmp: return &result.v_cmp;
+    case Stage::p_grp: return &result.p_grp;
+    case Stage::o_cmp: return &result.o_cmp;
+    case Stage::o_sel: return &result.o_sel;
+    case Stage::o_win: return &result.o_win;
+    case Stage::gate: return &result.gate;
+    case Stage::y: return &result.y;
+    default: return nullptr;
+  }
+}
+
 AttentionResult attention(const AttentionConfig& config,
                           const Weights& weights,
                           const Tensor& x,

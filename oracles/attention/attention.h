@@ -12,6 +12,7 @@
 
 #include "oracles/attention/config.h"
 #include "oracles/attention/kept.h"
+#include "oracles/attention/stage_table.h"
 #include "oracles/tensor.h"
 #include "oracles/weights.h"
 
@@ -47,6 +48,9 @@ struct AttentionResult {
   Tensor gate;  // [B,G,R,3] or, for head_sigmoid, [B,G,h,R,3]
   Tensor y;     // [B,R,E]
 };
+
+// The tensor of a stage; nullptr where the result has none. (The choice is `blocks`.)
+const Tensor* stage_in(const AttentionResult& result, Stage stage);
 
 // Gradients of sum(y * dy), with respect to what the name says. Nothing flows through the choice of
 // blocks. Weights without influence have zeros.

@@ -400,25 +400,17 @@ AttentionGradients Backward::finished(const Layer& layer,
 }
 
 std::vector<Stage> stages_on_the_way(std::string_view of, const AttentionConfig& config) {
-  using enum Stage;
-  const bool gate_of_queries = config.gate == Gate::group_softmax;
-  const auto is = [&](std::string_view part) { return of.find(part) != std::string_view::npos; };
-  if (of == "x") {
-    return {
-        y, gate, o_win, o_sel, o_cmp, v_cmp, k_cmp, v_win, k_win, v_sel, k_sel, v_raw, k_raw, q};
+  StageSet reached = {};
+  std::vector<Stage> way;
+  for (const StageRow& row : kStageTable) {
+    if (is_of_choice(row)) continue;  // no gradient passes the choice of blocks
+    const bool of_queries = row.stage != Stage::gate || config.gate == Gate::group_softmax;
+    const bool enters = of == "x" ? row.of_x : !row.weights.empty() && of.starts_with(row.weights);
+    if (!enters && !(of_queries && row.made_of.meets(reached))) continue;
+    reached.add(row.stage);
+    way.insert(way.begin(), row.stage);
   }
-  if (of == "out.weight") return {y};
-  if (is("gate.")) return {y, gate};
-  if (is("phi_k")) return {y, o_cmp, k_cmp};
-  if (is("phi_v")) return {y, o_cmp, v_cmp};
-  if (is("W_K_cmp")) return {y, o_cmp, k_cmp, k_raw};
-  if (is("W_V_cmp")) return {y, o_cmp, v_cmp, v_raw};
-  if (is("W_K_sel")) return {y, o_sel, k_sel};
-  if (is("W_V_sel")) return {y, o_sel, v_sel};
-  if (is("W_K_win")) return {y, o_win, k_win};
-  if (is("W_V_win")) return {y, o_win, v_win};
-  return gate_of_queries ? std::vector<Stage>{y, gate, o_win, o_sel, o_cmp, q}
-                         : std::vector<Stage>{y, o_win, o_sel, o_cmp, q};
+  return way;
 }
 
 }  // namespace oracles

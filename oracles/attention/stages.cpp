@@ -15,23 +15,6 @@
 namespace oracles {
 namespace {
 
-constexpr std::array<std::pair<Stage, std::string_view>, 16> kNames{{{Stage::q, "q"},
-                                                                     {Stage::k_raw, "k_raw"},
-                                                                     {Stage::v_raw, "v_raw"},
-                                                                     {Stage::k_sel, "k_sel"},
-                                                                     {Stage::v_sel, "v_sel"},
-                                                                     {Stage::k_win, "k_win"},
-                                                                     {Stage::v_win, "v_win"},
-                                                                     {Stage::k_cmp, "k_cmp"},
-                                                                     {Stage::v_cmp, "v_cmp"},
-                                                                     {Stage::p_grp, "p_grp"},
-                                                                     {Stage::blocks, "blocks"},
-                                                                     {Stage::o_cmp, "o_cmp"},
-                                                                     {Stage::o_sel, "o_sel"},
-                                                                     {Stage::o_win, "o_win"},
-                                                                     {Stage::gate, "gate"},
-                                                                     {Stage::y, "y"}}};
-
 void validate_replay(const IntTensor& replay, const AttentionConfig& config, const Sizes& n) {
   require_shape(replay, {n.batch, n.groups, n.rows, config.n_sel}, "replay");
   const std::int64_t blocks = config.block_count(n.length);
@@ -79,36 +62,9 @@ Array<T> picked_rows(const Array<T>& from, const std::vector<std::size_t>& place
 
 }  // namespace
 
-std::string_view stage_name(Stage stage) {
-  return kNames[static_cast<std::size_t>(stage)].second;
-}
-
-std::optional<Stage> stage_named(std::string_view name) {
-  const auto* const at = std::find_if(
-      kNames.begin(), kNames.end(), [&](const auto& row) { return row.second == name; });
-  return at == kNames.end() ? std::nullopt : std::optional(at->first);
-}
-
-std::span<const Stage> all_stages() {
-  static const std::array<Stage, kNames.size()> kStages = [] {
-    std::array<Stage, kNames.size()> stages{};
-    std::transform(
-        kNames.begin(), kNames.end(), stages.begin(), [](const auto& row) { return row.first; });
-    return stages;
-  }();
-  return kStages;
-}
-
 Branch branch_of(Stage stage) {
-  switch (stage) {
-    case Stage::k_sel:
-    case Stage::v_sel:
-    case Stage::o_sel: return Branch::sel;
-    case Stage::k_win:
-    case Stage::v_win:
-    case Stage::o_win: return Branch::win;
-    default: return Branch::cmp;
-  }
+  const std::string_view branch = row_of(stage).branch;
+  return branch == "sel" ? Branch::sel : branch == "win" ? Branch::win : Branch::cmp;
 }
 
 Stage key_stage(Branch branch) {
@@ -122,20 +78,14 @@ Stage output_stage(Branch branch) {
 }
 
 bool is_of_queries(Stage stage) {
-  return stage == Stage::q || stage >= Stage::p_grp;
+  return row_of(stage).rows == RowsOf::queries;
 }
 
 std::string weight_of(Stage stage) {
-  switch (stage) {
-    case Stage::q: return "W_Q.weight";
-    case Stage::k_raw:
-    case Stage::k_sel:
-    case Stage::k_win: return std::string("W_K_") + branch_name(branch_of(stage)) + ".weight";
-    case Stage::v_raw:
-    case Stage::v_sel:
-    case Stage::v_win: return std::string("W_V_") + branch_name(branch_of(stage)) + ".weight";
-    default: throw std::invalid_argument(std::string(stage_name(stage)) + " is not projected");
-  }
+  const StageRow& row = row_of(stage);
+  if (!is_projected(row))
+    throw std::invalid_argument(std::string(row.tensor) + " is not projected");
+  return std::string(row.weights) + ".weight";
 }
 
 Tensor rows_at(const Tensor& tensor, const std::vector<std::size_t>& places) {
@@ -170,13 +120,11 @@ void Stages::record(Stage stage, const Tensor& tensor) {
   if (stage == Stage::blocks) {
     throw std::invalid_argument("blocks are replayed");
   }
-  require_shape(tensor, shape_of(stage), std::string(stage_name(stage)));
+  require_shape(tensor, shape_of(stage), std::string(row_of(stage).tensor));
   recorded_[stage] = &tensor;
 }
 
-Shape Stages::shape_of(Stage stage) const {
-  const AttentionConfig& c = config();
-  const Sizes& n = sizes_;
+Shape shape_of(Stage stage, const AttentionConfig& c, const Sizes& n) {
   const std::int64_t compressed = c.compressed_count(n.length);
   switch (stage) {
     case Stage::q: return {n.batch, n.groups, n.heads, n.rows, c.d_k};
@@ -261,7 +209,8 @@ std::unique_ptr<const Stages> Stages::at_rows(const std::vector<std::size_t>& pl
     options.replay = picked_rows(attended(), places);
   }
   auto some = std::make_unique<Stages>(config(), weights(), x_, std::move(options));
-  for (const Stage stage : all_stages()) {
+  for (const StageRow& row : kStageTable) {
+    const Stage stage = row.stage;
     const Tensor* const known = known_input(stage);
     if (known != nullptr && !is_of_queries(stage)) {
       some->recorded_[stage] = known;

@@ -14,33 +14,9 @@
 #include "oracles/attention/attention.h"
 #include "oracles/attention/layer.h"
 #include "oracles/attention/selection.h"
+#include "oracles/attention/stage_table.h"
 
 namespace oracles {
-
-enum class Stage {
-  q,      // [B,G,h,R,D] rotated
-  k_raw,  // [B,G,S,D] of the compressed branch: rotated, before compression
-  v_raw,  // [B,G,S,V]
-  k_sel,  // [B,G,S,D] rotated
-  v_sel,  // [B,G,S,V]
-  k_win,
-  v_win,
-  k_cmp,   // [B,G,C,D]
-  v_cmp,   // [B,G,C,V]
-  p_grp,   // [B,G,R,N]
-  blocks,  // [B,G,R,n_sel] the numbers of the blocks, ascending, then -1
-  o_cmp,   // [B,G,h,R,V]
-  o_sel,
-  o_win,
-  gate,  // [B,G,R,3] or, for head_sigmoid, [B,G,h,R,3]
-  y      // [B,R,E]
-};
-
-// As in the list above.
-std::string_view stage_name(Stage stage);
-std::optional<Stage> stage_named(std::string_view name);
-// All of them, in the order above: each comes after its inputs.
-std::span<const Stage> all_stages();
 
 // The branch of a stage that holds keys or values of a branch, or outputs over them.
 Branch branch_of(Stage stage);
@@ -50,6 +26,8 @@ Stage value_stage(Branch branch);
 Stage output_stage(Branch branch);
 // Has one row for each query, not one for each token or compressed token.
 bool is_of_queries(Stage stage);
+// `rows` of `sizes` are R.
+Shape shape_of(Stage stage, const AttentionConfig& config, const Sizes& sizes);
 
 class Stages {
  public:
@@ -72,7 +50,9 @@ class Stages {
   [[nodiscard]] const Tensor& input(Stage stage) const;
   // What the stage must give from its inputs.
   [[nodiscard]] Tensor right(Stage stage) const;
-  [[nodiscard]] Shape shape_of(Stage stage) const;
+  [[nodiscard]] Shape shape_of(Stage stage) const {
+    return oracles::shape_of(stage, config(), sizes_);
+  }
 
   [[nodiscard]] const AttentionConfig& config() const { return layer_.config; }
   [[nodiscard]] const Weights& weights() const { return layer_.weights; }

@@ -6,9 +6,9 @@
 namespace {
 
 using harness::checks::first_departures;
-using harness::checks::ForwardStage;
 using harness::checks::rows_apart;
 using harness::checks::Sameness;
+using oracles::StageRow;
 
 // [B, rows, 2] of float32.
 class Floats {
@@ -64,8 +64,8 @@ TEST(RowsApart, OfTheLastSequenceLieInTwoBatches) {
 
 std::vector<std::string> roots_of(const std::set<std::string>& differ) {
   std::vector<std::string> names;
-  const auto roots = first_departures([&](const ForwardStage& stage) {
-    return std::optional(differ.contains(stage.tensor) ? std::set<int>{3} : std::set<int>());
+  const auto roots = first_departures([&](const StageRow& stage) {
+    return std::optional(differ.contains(name_of(stage)) ? std::set<int>{3} : std::set<int>());
   });
   for (const auto& root : roots) names.emplace_back(root.stage->tensor);
   return names;

@@ -2,7 +2,13 @@
 // the backward at a recorded forward.
 #include "oracles/attention/stages.h"
 
+#include <algorithm>
 #include <cmath>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -13,26 +19,6 @@
 
 namespace oracles::testing {
 namespace {
-
-// The stages that are made of this one, directly.
-std::vector<Stage> consumers(Stage stage) {
-  using enum Stage;
-  switch (stage) {
-    case q: return {p_grp, o_cmp, o_sel, o_win, gate};
-    case k_raw: return {k_cmp};
-    case v_raw: return {v_cmp};
-    case k_cmp: return {p_grp, o_cmp};
-    case v_cmp: return {o_cmp};
-    case k_sel:
-    case v_sel: return {o_sel};
-    case k_win:
-    case v_win: return {o_win};
-    case p_grp: return {blocks};
-    case blocks: return {o_sel};
-    case y: return {};
-    default: return {y};
-  }
-}
 
 Tensor shifted_by(Tensor tensor, double change) {
   for (double& value : tensor.data) {
@@ -55,30 +41,92 @@ TEST(Stages, RecordedInputsGiveTheSame) {
   }
 }
 
-// What was recorded of one stage changes the stages that are made of it, and no other.
-TEST(Stages, AWrongStageStaysWhereItIs) {
-  const Case& s = cases()[0];
-  for (const Stage wrong : all_stages()) {
-    if (wrong == Stage::blocks) {
-      continue;
-    }
-    Stages recorded(s.layer.config, s.layer.weights, s.layer.x, s.options);
+// A layer whose stages are all on record, but for one input that is another: which stages that input changes.
+class OneInputIsAnother {
+ public:
+  explicit OneInputIsAnother(const Case& of) : of_(of) {}
+
+  [[nodiscard]] std::set<Stage> of_stage(Stage wrong) const {
+    return changed(of_.layer.weights, of_.layer.x, wrong);
+  }
+  [[nodiscard]] std::set<Stage> of_weight(const std::string& name) const {
+    Weights weights = of_.layer.weights;
+    weights.at(name) = shifted_by(weights.at(name), 0.1);
+    return changed(weights, of_.layer.x, {});
+  }
+  [[nodiscard]] std::set<Stage> of_x() const {
+    return changed(of_.layer.weights, shifted_by(of_.layer.x, 0.1), {});
+  }
+
+ private:
+  [[nodiscard]] std::set<Stage> changed(const Weights& weights,
+                                        const Tensor& x,
+                                        std::optional<Stage> wrong) const {
+    AttentionOptions options = of_.options;
+    options.replay = of_.right.blocks;
+    const Stages right(of_.layer.config, of_.layer.weights, of_.layer.x, options);
+    if (wrong == Stage::blocks) forget_the_first_of_each(*options.replay);
+    Stages recorded(of_.layer.config, weights, x, options);
     std::deque<Tensor> tensors;
     for (const Stage stage : all_stages()) {
-      if (stage != Stage::blocks) {
-        tensors.push_back(shifted_by(s.stages.input(stage), stage == wrong ? 0.1 : 0));
-        recorded.record(stage, tensors.back());
+      if (stage == Stage::blocks) continue;
+      tensors.push_back(shifted_by(right.input(stage), stage == wrong ? 0.1 : 0));
+      recorded.record(stage, tensors.back());
+    }
+    std::set<Stage> changed;
+    for (const Stage stage : all_stages()) {
+      if (largest_difference(recorded.right(stage), right.right(stage)) > 1e-9) {
+        changed.insert(stage);
       }
     }
-    const std::vector<Stage> made_of_it = consumers(wrong);
-    for (const Stage stage : all_stages()) {
-      const bool is_made_of_it =
-          std::find(made_of_it.begin(), made_of_it.end(), stage) != made_of_it.end();
-      const double change = largest_difference(recorded.right(stage), s.stages.right(stage));
-      // The choice changes only where a score passes another one.
-      EXPECT_TRUE(stage == Stage::blocks || (change > 1e-6) == is_made_of_it ||
-                  (wrong == Stage::p_grp && stage == Stage::o_sel))
-          << stage_name(wrong) << " in " << stage_name(stage) << ": " << change;
+    return changed;
+  }
+
+  void forget_the_first_of_each(IntTensor& lists) const {
+    const auto width = static_cast<std::ptrdiff_t>(of_.layer.config.n_sel);
+    for (auto list = lists.data.begin(); list != lists.data.end(); list += width) {
+      if (list[1] == -1) continue;  // the only one
+      std::rotate(list, list + 1, list + width);
+      list[width - 1] = -1;
+    }
+  }
+
+  const Case& of_;
+};
+
+// In no layer an input changes a stage that is not made of it, and each is seen to change in some layer.
+TEST(StageTable, EachStageIsMadeOfWhatChangesIt) {
+  std::map<Stage, std::set<Stage>> made_of;
+  std::map<Stage, std::set<std::string>> weights_of;
+  std::set<Stage> of_x;
+  for (const Case& s : cases()) {
+    const OneInputIsAnother another(s);
+    for (const Stage wrong : all_stages()) {
+      for (const Stage stage : another.of_stage(wrong)) made_of[stage].insert(wrong);
+    }
+    for (const auto& [name, weight] : s.layer.weights) {
+      for (const Stage stage : another.of_weight(name)) weights_of[stage].insert(name);
+    }
+    of_x.merge(another.of_x());
+  }
+  for (const StageRow& row : kStageTable) {
+    for (const Stage input : all_stages()) {
+      EXPECT_EQ(made_of[row.stage].count(input) > 0, row.made_of.holds(input))
+          << row.tensor << " and " << stage_name(input);
+    }
+    EXPECT_EQ(of_x.count(row.stage) > 0, row.of_x) << row.tensor;
+    EXPECT_EQ(weights_of[row.stage].empty(), row.weights.empty()) << row.tensor;
+    for (const std::string& name : weights_of[row.stage]) {
+      EXPECT_TRUE(name.starts_with(row.weights)) << name << " changes " << row.tensor;
+    }
+  }
+}
+
+TEST(StageTable, RowsAreInTheOrderOfComputation) {
+  for (const StageRow& row : kStageTable) {
+    EXPECT_EQ(&row_of(row.stage), &row);
+    for (const Stage later : all_stages()) {
+      EXPECT_FALSE(later >= row.stage && row.made_of.holds(later)) << row.tensor;
     }
   }
 }

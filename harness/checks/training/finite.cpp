@@ -17,36 +17,10 @@
 #include "harness/checks/training/nan_origin.h"
 #include "harness/checks/training/overflow.h"
 #include "nsa/base/text.h"
+#include "oracles/attention/stage_table.h"
 
 namespace harness::checks {
 namespace {
-
-struct TracedStage {
-  const char* tensor;
-  const char* branch;
-  const char* op;
-  int row_axis;  // -1: has no query positions
-};
-
-// In the order of computation.
-constexpr std::array kTracedStages = {
-    TracedStage{"x", "", "", 1},
-    TracedStage{"q", "", "rope", 2},
-    TracedStage{"k_raw", "cmp", "rope", 2},
-    TracedStage{"v_raw", "cmp", "project", 2},
-    TracedStage{"k_sel", "sel", "rope", 2},
-    TracedStage{"v_sel", "sel", "project", 2},
-    TracedStage{"k_win", "win", "rope", 2},
-    TracedStage{"v_win", "win", "project", 2},
-    TracedStage{"k_cmp", "cmp", "compress", -1},
-    TracedStage{"v_cmp", "cmp", "compress", -1},
-    TracedStage{"p_grp", "", "score", 2},
-    TracedStage{"o_cmp", "cmp", "attend_cmp", 2},
-    TracedStage{"o_sel", "sel", "attend_sel", 2},
-    TracedStage{"o_win", "win", "attend_win", 2},
-    TracedStage{"gate", "", "gate", 2},
-    TracedStage{"y", "", "attention", 1},
-};
 
 std::vector<int> rows_of(const nsa::TensorView& view,
                          int axis,
@@ -279,15 +253,15 @@ class Finiteness {
     seen.what = std::to_string(bad.size()) + " of " + std::to_string(Reals(view).size()) +
                 " elements of " + name + " in layer " + std::to_string(artefact.layer);
     Birth birth{artefact.step, Moment::forward, artefact.layer, 0, name};
-    const auto stage =
-        std::find_if(kTracedStages.begin(), kTracedStages.end(), [&](const TracedStage& candidate) {
-          return name == candidate.tensor;
-        });
-    if (stage != kTracedStages.end()) {
-      birth.order = static_cast<int>(stage - kTracedStages.begin());
-      seen.site.branch = stage->branch;
-      seen.site.op = stage->op;
-      seen.site.rows = rows_of(view, stage->row_axis, bad);
+    if (name == "x") {
+      birth.order = -1;  // before every stage
+      seen.site.rows = rows_of(view, 1, bad);
+    } else if (const auto stage = oracles::stage_named(name)) {
+      const oracles::StageRow& row = oracles::row_of(*stage);
+      birth.order = static_cast<int>(*stage);
+      seen.site.branch = row.branch;
+      seen.site.op = row.op;
+      seen.site.rows = rows_of(view, oracles::row_axis_of(row), bad);
     } else if (name.rfind("w.", 0) == 0) {
       birth.moment = Moment::weights;
       seen.site.param = short_name(name.substr(2));

@@ -9,6 +9,7 @@
 #include "harness/cli/golden/names.h"
 #include "nsa/base/error.h"
 #include "nsa/base/text.h"
+#include "oracles/attention/stages.h"
 
 namespace harness::cli::golden {
 namespace {
@@ -79,24 +80,16 @@ void add_in_order(const std::map<std::string, Shape>& weights,
 
 Shapes attention_results(const Case& c) {
   const oracles::AttentionConfig& a = c.attention();
-  const std::int64_t b = c.batch;
-  const std::int64_t s = c.length;
-  const std::int64_t g = a.n_kv_groups;
-  const std::int64_t h = a.heads_per_group();
-  const std::int64_t compressed = a.compressed_count(s);
-  const Shape gate =
-      a.gate == oracles::Gate::head_sigmoid ? Shape{b, g, h, s, 3} : Shape{b, g, s, 3};
-  Shapes shapes = {{"q", {b, g, h, s, a.d_k}},
-                   {"k_cmp", {b, g, compressed, a.d_k}},
-                   {"v_cmp", {b, g, compressed, a.d_v}},
-                   {"p_grp", {b, g, s, a.block_count(s)}},
-                   {"blocks", {b, g, s, a.n_sel}}};
-  for (const char* name : {"o_cmp", "o_sel", "o_win"})
-    shapes.push_back({name, {b, g, h, s, a.d_v}});
-  shapes.push_back({"gate", gate});
-  for (const char* name : {"y", "y_cmp", "y_sel", "y_win"}) shapes.push_back({name, {b, s, a.dim}});
+  const oracles::Sizes sizes{c.batch, c.length, c.length, a.n_kv_groups, a.heads_per_group()};
+  Shapes shapes;
+  for (const oracles::StageRow& row : oracles::kStageTable) {
+    const bool is_result = row.rows != oracles::RowsOf::tokens && row.stage != oracles::Stage::y;
+    if (is_result) shapes.emplace_back(row.tensor, shape_of(row.stage, a, sizes));
+  }
+  const Shape of_tokens = {c.batch, c.length, a.dim};
+  for (const char* name : {"y", "y_cmp", "y_sel", "y_win"}) shapes.emplace_back(name, of_tokens);
   add_in_order(oracles::weight_shapes(a), "g.w.", place_in_layer, shapes);
-  shapes.push_back({"g.x", {b, s, a.dim}});
+  shapes.emplace_back("g.x", of_tokens);
   return shapes;
 }
 
@@ -214,27 +207,15 @@ void read_dtypes(const GoldenFile& file, Case& c) {
 
 // By the formulas: a gradient is made of everything forward, and of no other gradient.
 bool is_made_of(const std::string& result, const std::string& other) {
-  static const std::map<std::string, std::vector<std::string>> kMadeOf = {
-      {"q", {}},
-      {"k_cmp", {}},
-      {"v_cmp", {}},
-      {"p_grp", {"q", "k_cmp"}},
-      {"blocks", {"q", "k_cmp", "p_grp"}},
-      {"o_cmp", {"q", "k_cmp", "v_cmp"}},
-      {"o_sel", {"q"}},
-      {"o_win", {"q"}},
-      {"gate", {"q"}},
-      {"y", {"q", "k_cmp", "v_cmp", "o_cmp", "o_sel", "o_win", "gate"}},
-      {"y_cmp", {"q", "k_cmp", "v_cmp", "o_cmp"}},
-      {"y_sel", {"q", "o_sel"}},
-      {"y_win", {"q", "o_win"}},
-      {"logits", {}},
-      {"loss", {"logits"}},
-      {"grad_norm", {"loss"}},
-      {"lr", {}}};
-  const auto at = kMadeOf.find(result);
-  if (at == kMadeOf.end()) return !other.starts_with("g.") && !other.starts_with("p1.");
-  return std::find(at->second.begin(), at->second.end(), other) != at->second.end();
+  static const std::map<std::string, std::string> kOfModel = {
+      {"logits", ""}, {"loss", "logits"}, {"grad_norm", "loss"}, {"lr", ""}};
+  if (const auto at = kOfModel.find(result); at != kOfModel.end()) return other == at->second;
+  // "y_sel" is the output with one branch alone.
+  const bool is_alone = result.starts_with("y_");
+  const auto stage = oracles::stage_named(is_alone ? "o" + result.substr(1) : result);
+  if (!stage) return !other.starts_with("g.") && !other.starts_with("p1.");
+  const auto of = oracles::stage_named(other);
+  return of && (oracles::all_before(*stage).holds(*of) || (is_alone && of == stage));
 }
 
 void read_results(const GoldenFile& file, Case& c) {

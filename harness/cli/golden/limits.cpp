@@ -33,24 +33,14 @@ double summed_in(Number number) {
 
 // Terms of the longest sum on the way to a result.
 std::int64_t terms_of(const std::string& name, const Case& c) {
-  using Sums = checks::LongestSums;
-  const Sums sums(c.config.model, c.batch, c.length);
+  const checks::LongestSums sums(c.config.model, c.batch, c.length);
   if (c.level != GoldenLevel::attention) {
     const std::int64_t forward =
         std::max({sums.y, c.lm.mlp_ratio * c.attention().dim, c.lm.vocab_size});
     if (name == "logits") return forward;
     return name == "lr" ? 1 : std::max({forward, sums.gradient, c.batch * c.length});
   }
-  static const std::map<std::string, std::int64_t Sums::*> kTerms = {{"q", &Sums::projected},
-                                                                     {"k_cmp", &Sums::o_cmp},
-                                                                     {"v_cmp", &Sums::o_cmp},
-                                                                     {"p_grp", &Sums::o_cmp},
-                                                                     {"o_cmp", &Sums::o_cmp},
-                                                                     {"o_sel", &Sums::o_sel},
-                                                                     {"o_win", &Sums::o_win},
-                                                                     {"gate", &Sums::gate}};
-  const auto at = kTerms.find(name);
-  if (at != kTerms.end()) return sums.*at->second;
+  if (const auto stage = oracles::stage_named(name)) return sums.of(*stage);
   return name.starts_with("g.") ? sums.gradient : sums.y;
 }
 

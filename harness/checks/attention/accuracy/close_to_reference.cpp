@@ -1,7 +1,6 @@
 // Is a back end as good as the plain implementation in the same dtype on the same device? Both are measured against the float64
 // oracle, which replays the blocks that each of them chose: the back end may be twice as far from it as the plain one, three
 // times in gradients, and half as much again on average. The first-principles ceiling binds too.
-#include <array>
 #include <cmath>
 #include <stdexcept>
 
@@ -22,28 +21,6 @@ constexpr double kMeanFactor = 1.5;  // of the root mean square
 constexpr double kUlps = 4.0;
 
 using oracles::Tensor;
-using Result = oracles::AttentionResult;
-
-struct ComparedStage {
-  const char* tensor;
-  const char* branch;
-  const char* op;
-  Tensor Result::*wanted;
-  std::int64_t LongestSums::*terms;
-};
-
-// In the order of computation.
-constexpr std::array kComparedStages = {
-    ComparedStage{"q", "", "rope", &Result::q, &LongestSums::gate},
-    ComparedStage{"k_cmp", "cmp", "compress", &Result::k_cmp, &LongestSums::o_cmp},
-    ComparedStage{"v_cmp", "cmp", "compress", &Result::v_cmp, &LongestSums::o_cmp},
-    ComparedStage{"o_cmp", "cmp", "attend_cmp", &Result::o_cmp, &LongestSums::o_cmp},
-    ComparedStage{"o_sel", "sel", "attend_sel", &Result::o_sel, &LongestSums::o_sel},
-    ComparedStage{"o_win", "win", "attend_win", &Result::o_win, &LongestSums::o_win},
-    ComparedStage{"gate", "", "gate", &Result::gate, &LongestSums::gate},
-    ComparedStage{"y", "", "attention", &Result::y, &LongestSums::y},
-};
-
 struct Errors {
   double most = 0.0;
   double mean = 0.0;  // root mean square
@@ -150,25 +127,29 @@ class ReferenceComparison {
   bool judge_forward(const Side& x, const Side& l, int layer) {
     std::set<std::string> branches;
     const LongestSums sums(model_, x.record.batch, x.record.length);
-    for (const ComparedStage& stage : kComparedStages) {
-      const Tensor& wanted = x.pass.result.*stage.wanted;
+    for (const oracles::StageRow& stage : oracles::kStageTable) {
+      const Tensor* const whole = stage_in(x.pass.result, stage.stage);
+      if (whole == nullptr || oracles::is_of_choice(stage)) continue;
+      const Tensor& wanted = *whole;
+      const std::string tensor = name_of(stage);
+      const std::string branch(stage.branch);
       const double limit =
-          ceiling(sums.*stage.terms, x.record.unit_roundoff, x.record.arithmetic.summed);
-      Departure excess = measured(stage.tensor,
-                               x.record.at(stage.tensor),
-                               wanted,
-                               l.record.at(stage.tensor),
-                               l.pass.result.*stage.wanted,
-                               kForwardFactor,
-                               limit * largest(wanted.data),
-                               x.record.unit_roundoff);
+          ceiling(sums.of(stage.stage), x.record.unit_roundoff, x.record.arithmetic.summed);
+      Departure excess = measured(tensor,
+                                  x.record.at(tensor),
+                                  wanted,
+                                  l.record.at(tensor),
+                                  *stage_in(l.pass.result, stage.stage),
+                                  kForwardFactor,
+                                  limit * largest(wanted.data),
+                                  x.record.unit_roundoff);
       if (excess.error <= 1.0) continue;
-      const bool follows = branches.count("") > 0 || branches.count(stage.branch) > 0 ||
-                           (stage.tensor == std::string("y") && !branches.empty());
+      const bool follows = branches.count("") > 0 || branches.count(branch) > 0 ||
+                           (stage.stage == oracles::Stage::y && !branches.empty());
       if (follows) continue;
-      branches.insert(stage.branch);
+      branches.insert(branch);
       excess.code = "NUMERIC.FORWARD";
-      excess.site.branch = stage.branch;
+      excess.site.branch = branch;
       excess.site.op = stage.op;
       add(std::move(excess), layer);
     }
@@ -200,15 +181,15 @@ class ReferenceComparison {
           ceiling(sums.gradient, x.record.unit_roundoff, x.record.arithmetic.summed);
       const double floor = smallest_scale_share(name) * scale;
       Departure excess = measured(name,
-                               found,
-                               own,
-                               by_plain,
-                               plain,
-                               kGradientFactor,
-                               limit * std::max(largest(own.data), floor),
-                               x.record.unit_roundoff,
-                               floor,
-                               cancels(name) ? x.record.arithmetic.summed * scale : 0.0);
+                                  found,
+                                  own,
+                                  by_plain,
+                                  plain,
+                                  kGradientFactor,
+                                  limit * std::max(largest(own.data), floor),
+                                  x.record.unit_roundoff,
+                                  floor,
+                                  cancels(name) ? x.record.arithmetic.summed * scale : 0.0);
       if (!(excess.error <= 1.0)) wrong.push_back(std::move(excess));
     };
     for (const auto& [name, gradient] : x.pass.gradients.weights) {
@@ -245,15 +226,15 @@ class ReferenceComparison {
   // dP)): where all keys but one have no weight the plain implementation subtracts equal numbers, and a fused one, which takes
   // the second from the output, numbers of two roundings. Seen at 2.3 units; 4 as everywhere.
   Departure measured(const std::string& tensor,
-                  const Tensor& found,
-                  const Tensor& wanted,
-                  const Tensor& plain,
-                  const Tensor& wanted_of_plain,
-                  double factor,
-                  double at_most,
-                  double u,
-                  double floor = 0.0,
-                  double cancelled = 0.0) {
+                     const Tensor& found,
+                     const Tensor& wanted,
+                     const Tensor& plain,
+                     const Tensor& wanted_of_plain,
+                     double factor,
+                     double at_most,
+                     double u,
+                     double floor = 0.0,
+                     double cancelled = 0.0) {
     const Errors own = errors_of(found, wanted);
     const Errors reference = errors_of(plain, wanted_of_plain);
     const double budget = factor * reference.most +

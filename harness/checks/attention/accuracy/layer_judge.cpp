@@ -25,56 +25,15 @@
 namespace harness::checks {
 namespace {
 
+using oracles::RowsOf;
 using oracles::Stage;
+using oracles::StageRow;
 using oracles::Tensor;
-using Sums = LongestSums;
 using Result = oracles::AttentionResult;
 
-enum class Rows { queries, tokens, compressed };
-
-// What a finding says of a stage, and how it is judged.
-struct StageRow {
-  Stage stage;
-  const char* branch;
-  const char* op;
-  const char* param;
-  std::int64_t Sums::*terms;
-  Rows rows;
-  bool output;            // shares the scale of the layer's outputs
-  Tensor Result::*whole;  // the same from x alone, where the oracle tells
-};
-
-// In the order of computation.
-constexpr std::array kStages = {
-    StageRow{Stage::q, "", "rope", "W_Q", &Sums::gate, Rows::queries, false, &Result::q},
-    StageRow{
-        Stage::k_raw, "cmp", "rope", "W_K_cmp", &Sums::projected, Rows::tokens, false, nullptr},
-    StageRow{
-        Stage::v_raw, "cmp", "project", "W_V_cmp", &Sums::projected, Rows::tokens, false, nullptr},
-    StageRow{
-        Stage::k_sel, "sel", "rope", "W_K_sel", &Sums::projected, Rows::tokens, false, nullptr},
-    StageRow{
-        Stage::v_sel, "sel", "project", "W_V_sel", &Sums::projected, Rows::tokens, false, nullptr},
-    StageRow{
-        Stage::k_win, "win", "rope", "W_K_win", &Sums::projected, Rows::tokens, false, nullptr},
-    StageRow{
-        Stage::v_win, "win", "project", "W_V_win", &Sums::projected, Rows::tokens, false, nullptr},
-    StageRow{
-        Stage::k_cmp, "cmp", "compress", "", &Sums::o_cmp, Rows::compressed, false, &Result::k_cmp},
-    StageRow{
-        Stage::v_cmp, "cmp", "compress", "", &Sums::o_cmp, Rows::compressed, false, &Result::v_cmp},
-    StageRow{
-        Stage::o_cmp, "cmp", "attend_cmp", "", &Sums::o_cmp, Rows::queries, true, &Result::o_cmp},
-    StageRow{
-        Stage::o_sel, "sel", "attend_sel", "", &Sums::o_sel, Rows::queries, true, &Result::o_sel},
-    StageRow{
-        Stage::o_win, "win", "attend_win", "", &Sums::o_win, Rows::queries, true, &Result::o_win},
-    StageRow{Stage::gate, "", "gate", "", &Sums::gate, Rows::queries, true, &Result::gate},
-    StageRow{Stage::y, "", "attention", "", &Sums::y, Rows::queries, true, &Result::y},
-};
-
-std::string name_of(const StageRow& row) {
-  return std::string(oracles::stage_name(row.stage));
+// The parameter that a finding names: of a stage that is one weight times the layer's input.
+std::string param_of(const StageRow& row) {
+  return oracles::is_projected(row) ? std::string(row.weights) : "";
 }
 
 // The largest difference of two numbers. A wanted number that is not finite was made of an input
@@ -125,13 +84,18 @@ class LayerJudge {
 
  private:
   [[nodiscard]] double limit_of(const StageRow& stage) const {
-    return ceiling(sums_.*stage.terms, record_.unit_roundoff, record_.arithmetic.summed);
+    return ceiling(sums_.of(stage.stage), record_.unit_roundoff, record_.arithmetic.summed);
+  }
+
+  // Whether the choice is right is for another check to say (selection/choice_judge.h).
+  [[nodiscard]] bool is_judged_here(const StageRow& row) const {
+    return !oracles::is_of_choice(row) && record_.has(name_of(row));
   }
 
   // The later stages get what was recorded of the earlier ones.
   void give(oracles::Stages& stages) const {
-    for (const StageRow& row : kStages) {
-      if (record_.has(name_of(row))) stages.record(row.stage, record_.at(name_of(row)));
+    for (const StageRow& row : oracles::kStageTable) {
+      if (is_judged_here(row)) stages.record(row.stage, record_.at(name_of(row)));
     }
   }
 
@@ -160,7 +124,7 @@ class LayerJudge {
                                double scale,
                                const Drawn& drawn) const {
     Measured measured{record_.at(name_of(row)), wanted, plain, record_.kept->results};
-    measured.summed = ceiling(sums_.*row.terms, record_.arithmetic.summed) * scale;
+    measured.summed = ceiling(sums_.of(row.stage), record_.arithmetic.summed) * scale;
     tell_heads_apart(measured);
     return spent(measured, drawn);
   }
@@ -170,16 +134,16 @@ class LayerJudge {
   void judge_stages() {
     std::map<Stage, Tensor> wanted;
     double outputs = 0.0;
-    for (const StageRow& row : kStages) {
-      if (!record_.has(name_of(row)) || record_.given.count(name_of(row)) > 0) continue;
+    for (const StageRow& row : oracles::kStageTable) {
+      if (!is_judged_here(row) || record_.given.count(name_of(row)) > 0) continue;
       const auto at = wanted.emplace(row.stage, stages_.right(row.stage)).first;
-      if (row.output) outputs = std::max(outputs, oracles::finite_scale(at->second));
+      if (oracles::is_output(row)) outputs = std::max(outputs, oracles::finite_scale(at->second));
     }
-    for (const StageRow& row : kStages) {
+    for (const StageRow& row : oracles::kStageTable) {
       const auto at = wanted.find(row.stage);
       if (at == wanted.end()) continue;
       const double scale = std::max(oracles::finite_scale(at->second),
-                                    row.output ? kSmallestScaleShare * outputs : 0.0);
+                                    oracles::is_output(row) ? kSmallestScaleShare * outputs : 0.0);
       judge_stage(row, at->second, {limit_of(row), scale, record_.arithmetic.stored});
     }
   }
@@ -211,7 +175,7 @@ class LayerJudge {
     seen.code = "NUMERIC.FORWARD";
     seen.site.branch = row.branch;
     seen.site.op = row.op;
-    seen.site.param = row.param;
+    seen.site.param = param_of(row);
     seen.tensors = {name};
     seen.error = verdict_.errors.at(name).value;
     seen.limit = verdict_.errors.at(name).limit;
@@ -319,7 +283,7 @@ class LayerJudge {
     const auto count = static_cast<std::size_t>(wanted.shape[wanted.shape.size() - 2]);
     const auto lanes = static_cast<std::int64_t>(vectors / count) / record_.batch;  // of a sequence
     const std::int64_t heads = record_.config.n_heads;
-    const bool by_head = lanes == heads && stage.rows == Rows::queries;
+    const bool by_head = lanes == heads && stage.rows == RowsOf::queries;
     const bool by_group = !by_head && lanes == record_.config.n_kv_groups && lanes > 1;
     const std::int64_t heads_of_lane = by_head ? record_.config.heads_per_group() : 1;
     std::set<std::pair<std::int64_t, std::size_t>> rows;
@@ -331,18 +295,19 @@ class LayerJudge {
       rows.insert({lane / heads_of_lane, vector % count});
       const auto row = vector % count;
       positions.insert(static_cast<int>(
-          stage.rows == Rows::queries ? record_.rows[row] : static_cast<std::int64_t>(row)));
+          stage.rows == RowsOf::queries ? record_.rows[row] : static_cast<std::int64_t>(row)));
       if (by_head) wrong_heads.insert(static_cast<int>(lane % heads));
       if (by_head || by_group) groups.insert(static_cast<int>(lane % lanes / heads_of_lane));
     }
     std::vector<int> sorted = to_ints(positions);
     if (sorted.size() > kMostRows) sorted.resize(kMostRows);
-    if (stage.rows == Rows::compressed) {
+    if (stage.rows == RowsOf::compressed) {
       seen.site.detail["compressed_tokens"] = sorted;
     } else {
       seen.site.rows = sorted;
     }
-    if (static_cast<std::int64_t>(wrong_heads.size()) < heads) seen.site.heads = to_ints(wrong_heads);
+    if (static_cast<std::int64_t>(wrong_heads.size()) < heads)
+      seen.site.heads = to_ints(wrong_heads);
     seen.site.detail["groups"] = to_ints(groups);
     seen.site.detail["row_count"] = static_cast<std::int64_t>(rows.size());
     seen.facts["rows_in_all"] = static_cast<std::int64_t>(vectors) / heads_of_lane;
@@ -367,24 +332,25 @@ class LayerJudge {
       return at->second;
     };
     double outputs = 0.0;
-    for (const StageRow& row : kStages) {
-      if (row.output) outputs = std::max(outputs, largest((wanted.*row.whole).data));
+    for (const StageRow& row : oracles::kStageTable) {
+      if (oracles::is_output(row)) raise_to(outputs, largest(stage_in(wanted, row.stage)->data));
     }
     Departure seen;
-    for (const StageRow& row : kStages) {
+    for (const StageRow& row : oracles::kStageTable) {
       const std::string name = name_of(row);
-      if (row.whole == nullptr || !record_.has(name)) continue;
-      const Tensor& right = wanted.*row.whole;
-      const double scale =
-          std::max(largest(right.data), row.output ? kSmallestScaleShare * outputs : 0.0);
+      const Tensor* const whole = stage_in(wanted, row.stage);
+      if (whole == nullptr || !is_judged_here(row)) continue;
+      const Tensor& right = *whole;
+      const double scale = std::max(largest(right.data),
+                                    oracles::is_output(row) ? kSmallestScaleShare * outputs : 0.0);
       const double difference = largest_difference(record_.at(name), right);
       double relative = difference == 0.0 ? 0.0 : difference / scale;
       double limit = limit_of(row);
       std::string where;
       if (plain_ && !right.data.empty()) {
-        const Spent budget =
-            spent_of(row, right, plain_of(0).*row.whole, scale, [&](int draw) -> const Tensor& {
-              return plain_of(draw).*row.whole;
+        const Spent budget = spent_of(
+            row, right, *stage_in(plain_of(0), row.stage), scale, [&](int draw) -> const Tensor& {
+              return *stage_in(plain_of(draw), row.stage);
             });
         relative = budget.error;
         limit = budget.limit;

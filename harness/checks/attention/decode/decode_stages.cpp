@@ -14,44 +14,56 @@
 namespace harness::checks {
 namespace {
 
-constexpr const char* kCache = "cache";
+using oracles::Stage;
+
+constexpr std::string_view kCache = "cache";
 
 struct DecodedRow : DecodedStage {
   // In kSteps: what it is made of. Of raw keys a cache is not on record, and is trusted where the caches that are on record are
   // right.
   std::string_view made_of;
-  const char* holds = "";  // of a cache: what was appended, a token at a time
+  std::string_view holds = "";  // of a cache: what was appended, a token at a time
 };
 
 constexpr std::string_view kRawKeys = "k_raw held_k_sel held_v_sel held_k_win held_v_win";
 constexpr std::string_view kRawValues = "v_raw held_k_sel held_v_sel held_k_win held_v_win";
 
-// Those of the attention as layer_judge.cpp has them, its input before, the choice of blocks between. Caches of tokens come before
-// compressed tokens, which are made from what such a cache holds.
-constexpr std::array kDecodedRows = {
-    DecodedRow{{"x", "input", "", "x"}, ""},
-    DecodedRow{{"q", "rope", "", "q"}, "x"},
-    DecodedRow{{"k_raw", "rope", "cmp", "k_raw"}, "x"},
-    DecodedRow{{"v_raw", "project", "cmp", "v_raw"}, "x"},
-    DecodedRow{{"k_sel", "rope", "sel", "k_sel"}, "x"},
-    DecodedRow{{"v_sel", "project", "sel", "v_sel"}, "x"},
-    DecodedRow{{"k_win", "rope", "win", "k_win"}, "x"},
-    DecodedRow{{"v_win", "project", "win", "v_win"}, "x"},
-    DecodedRow{{"held_k_sel", kCache, "sel", "k_sel"}, "k_sel", "k_sel"},
-    DecodedRow{{"held_v_sel", kCache, "sel", "v_sel"}, "v_sel", "v_sel"},
-    DecodedRow{{"held_k_win", kCache, "win", "k_win"}, "k_win", "k_win"},
-    DecodedRow{{"held_v_win", kCache, "win", "v_win"}, "v_win", "v_win"},
-    DecodedRow{{"made_k_cmp", "compress", "cmp", "k_cmp"}, kRawKeys},
-    DecodedRow{{"made_v_cmp", "compress", "cmp", "v_cmp"}, kRawValues},
-    DecodedRow{{"k_cmp", kCache, "cmp", "k_cmp"}, "made_k_cmp"},
-    DecodedRow{{"v_cmp", kCache, "cmp", "v_cmp"}, "made_v_cmp"},
-    DecodedRow{{"o_cmp", "attend_cmp", "cmp", "o_cmp"}, "q k_cmp v_cmp made_k_cmp made_v_cmp"},
-    DecodedRow{{"p_grp", "score", "", "p_grp"}, "q k_cmp made_k_cmp"},
-    DecodedRow{{"blocks", "select", "", "blocks"}, "p_grp"},
-    DecodedRow{{"o_sel", "attend_sel", "sel", "o_sel"}, "q held_k_sel held_v_sel blocks"},
-    DecodedRow{{"o_win", "attend_win", "win", "o_win"}, "q held_k_win held_v_win"},
-    DecodedRow{{"gate", "gate", "", "gate"}, "x q"},
-    DecodedRow{{"y", "attention", "", "y"}, "o_cmp o_sel o_win gate"}};
+// A stage of the attention, by its own name or as a step has it.
+constexpr DecodedRow step_of(Stage stage, std::string_view made_of, std::string_view tensor = "") {
+  const oracles::StageRow& row = oracles::row_of(stage);
+  return {{tensor.empty() ? row.tensor : tensor, row.op, row.branch, row.tensor}, made_of};
+}
+// What a cache holds of the tokens of a stage in the end.
+constexpr DecodedRow held(Stage stage, std::string_view tensor) {
+  const oracles::StageRow& row = oracles::row_of(stage);
+  return {{tensor, kCache, row.branch, row.tensor}, row.tensor, row.tensor};
+}
+
+// The stages of the attention, its input before, caches between. Caches of tokens come before compressed tokens, which are made
+// from what such a cache holds.
+constexpr std::array kDecodedRows = {DecodedRow{{"x", "input", "", "x"}, ""},
+                                     step_of(Stage::q, "x"),
+                                     step_of(Stage::k_raw, "x"),
+                                     step_of(Stage::v_raw, "x"),
+                                     step_of(Stage::k_sel, "x"),
+                                     step_of(Stage::v_sel, "x"),
+                                     step_of(Stage::k_win, "x"),
+                                     step_of(Stage::v_win, "x"),
+                                     held(Stage::k_sel, "held_k_sel"),
+                                     held(Stage::v_sel, "held_v_sel"),
+                                     held(Stage::k_win, "held_k_win"),
+                                     held(Stage::v_win, "held_v_win"),
+                                     step_of(Stage::k_cmp, kRawKeys, "made_k_cmp"),
+                                     step_of(Stage::v_cmp, kRawValues, "made_v_cmp"),
+                                     DecodedRow{{"k_cmp", kCache, "cmp", "k_cmp"}, "made_k_cmp"},
+                                     DecodedRow{{"v_cmp", kCache, "cmp", "v_cmp"}, "made_v_cmp"},
+                                     step_of(Stage::o_cmp, "q k_cmp v_cmp made_k_cmp made_v_cmp"),
+                                     step_of(Stage::p_grp, "q k_cmp made_k_cmp"),
+                                     step_of(Stage::blocks, "p_grp"),
+                                     step_of(Stage::o_sel, "q held_k_sel held_v_sel blocks"),
+                                     step_of(Stage::o_win, "q held_k_win held_v_win"),
+                                     step_of(Stage::gate, "x q"),
+                                     step_of(Stage::y, "o_cmp o_sel o_win gate")};
 
 // Every element decoded alone, and the same one of the whole sequence: visit(i, j). Tokens are the last axis but one.
 template <typename Visit>
@@ -108,9 +120,8 @@ std::int64_t first_token(const DecodedStage& stage,
                          const nsa::TensorView& found,
                          const nsa::TensorView& wanted,
                          std::int64_t prompt) {
-  const bool cached = std::string_view(stage.op) == kCache;
-  const bool compressed =
-      cached ? std::string_view(stage.branch) == "cmp" : std::string_view(stage.op) == "compress";
+  const bool cached = stage.op == kCache;
+  const bool compressed = cached ? stage.branch == "cmp" : stage.op == "compress";
   if (compressed) return 0;
   if (!cached || found.shape.size() < 2) return prompt;
   const auto tokens = [](const nsa::TensorView& view) { return view.shape[view.shape.size() - 2]; };
@@ -131,12 +142,13 @@ class DecodedStages {
 
   DifferingStages differing() {
     for (const DecodedRow& row : kDecodedRows) {
-      if (!whole_.contains(row.whole) || !steps_.contains(row.tensor)) continue;
+      if (!whole_.contains(std::string(row.whole)) || !steps_.contains(std::string(row.tensor)))
+        continue;
       const bool follows = is_made_of_what_differs(row);
       const bool differs = this->differs(row);
-      if (differs || follows) differ_.insert(row.tensor);
+      if (differs || follows) differ_.emplace(row.tensor);
       if (!differs && !follows) continue;
-      const bool compares = *row.holds != 0 && !holds_more(row);
+      const bool compares = !row.holds.empty() && !holds_more(row);
       const bool first = follows ? compares && holds_another(row) : is_first(row);
       if (first) cache_told_ = cache_told_ || reads_cache(row);
       tell(row, first ? found_.first : found_.hidden);
@@ -149,7 +161,7 @@ class DecodedStages {
   // holds too many tokens was given too many, where anything before it differs.
   [[nodiscard]] bool is_first(const DecodedRow& row) const {
     if (reads_cache(row) && cache_told_) return false;
-    return found_.first.empty() || std::string_view(row.op) != kCache || !holds_more(row);
+    return found_.first.empty() || row.op != kCache || !holds_more(row);
   }
 
   [[nodiscard]] static bool reads_cache(const DecodedRow& row) {
@@ -158,16 +170,14 @@ class DecodedStages {
   }
 
   [[nodiscard]] bool holds_more(const DecodedRow& row) const {
-    const auto& held = steps_.at(row.tensor).shape;
-    const auto& whole = whole_.at(row.whole).shape;
+    const auto& held = steps_.at(std::string(row.tensor)).shape;
+    const auto& whole = whole_.at(std::string(row.whole)).shape;
     return held.size() > 1 && held.size() == whole.size() &&
            held[held.size() - 2] > whole[whole.size() - 2];
   }
 
   static void tell(const DecodedRow& row, std::vector<DecodedStage>& stages) {
-    const auto same_op = [&](const DecodedStage& told) {
-      return std::string_view(told.op) == row.op;
-    };
+    const auto same_op = [&](const DecodedStage& told) { return told.op == row.op; };
     if (std::none_of(stages.begin(), stages.end(), same_op)) stages.push_back(row);
   }
 
@@ -178,19 +188,19 @@ class DecodedStages {
   }
 
   [[nodiscard]] bool differs(const DecodedRow& row) const {
-    const nsa::TensorView& wanted = whole_.at(row.whole);
-    const nsa::TensorView& found = steps_.at(row.tensor);
+    const nsa::TensorView& wanted = whole_.at(std::string(row.whole));
+    const nsa::TensorView& found = steps_.at(std::string(row.tensor));
     if (!fits_whole(found.shape, wanted.shape, first_token(row, found, wanted, prompt_))) {
       return true;
     }
-    return std::string_view(row.tensor) == "blocks" ? chose_otherwise(found, wanted)
-                                                    : result_differs(found, wanted, limit_);
+    return row.tensor == "blocks" ? chose_otherwise(found, wanted)
+                                  : result_differs(found, wanted, limit_);
   }
 
   // Does a cache hold other tokens than those that were appended to it? That says something of the cache alone.
   [[nodiscard]] bool holds_another(const DecodedRow& row) const {
-    const nsa::TensorView& held = steps_.at(row.tensor);
-    const nsa::TensorView& appended = steps_.at(row.holds);
+    const nsa::TensorView& held = steps_.at(std::string(row.tensor));
+    const nsa::TensorView& appended = steps_.at(std::string(row.holds));
     const auto from = [](const nsa::TensorView& less, const nsa::TensorView& more) {
       return more.shape[more.shape.size() - 2] - less.shape[less.shape.size() - 2];
     };

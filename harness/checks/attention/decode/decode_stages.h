@@ -3,17 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "nsa/base/safetensors.h"
+#include "oracles/attention/stage_table.h"
 
 namespace harness::checks {
 
 struct DecodedStage {
-  const char* tensor;  // of kSteps
-  const char* op;      // that makes it
-  const char* branch;  // "" where it belongs to all
-  const char* whole;   // of kPrefill
+  std::string_view tensor;  // of kSteps
+  std::string_view op;      // that makes it
+  std::string_view branch;  // "" where it belongs to all
+  std::string_view whole;   // of kPrefill
 };
 
 struct DifferingStages {

@@ -96,33 +96,33 @@ class CausalityJudge {
   }
 
   // Does the row belong to the prefix alone? A compressed token does with the last of its positions.
-  [[nodiscard]] bool is_of_prefix(const ForwardStage& stage, std::int64_t row) const {
+  [[nodiscard]] bool is_of_prefix(const oracles::StageRow& stage, std::int64_t row) const {
     const nsa::ModelConfig& model = evidence_.the_case.scenario.model;
-    return stage.row_axis >= 0 ? row < first_ : row * model.d + model.l <= first_;
+    return row_axis_of(stage) >= 0 ? row < first_ : row * model.d + model.l <= first_;
   }
 
   bool compare_forward(const nsa::SafetensorsFile& plain,
                        const nsa::SafetensorsFile& perturbed,
                        int layer) {
     const auto roots =
-        first_departures([&](const ForwardStage& stage) -> std::optional<std::set<int>> {
-          if (!plain.contains(stage.tensor) || !perturbed.contains(stage.tensor)) {
-            result_.missing("tensor " + std::string(stage.tensor) + " of layer " +
-                            std::to_string(layer) + " in both passes");
+        first_departures([&](const oracles::StageRow& stage) -> std::optional<std::set<int>> {
+          if (!plain.contains(name_of(stage)) || !perturbed.contains(name_of(stage))) {
+            result_.missing("tensor " + name_of(stage) + " of layer " + std::to_string(layer) +
+                            " in both passes");
             return std::nullopt;
           }
           ++tensors_;
           Sameness same;
           same.keep = [&](int row) { return is_of_prefix(stage, row); };
           return rows_apart(
-              plain.at(stage.tensor), perturbed.at(stage.tensor), stage.row_axis, same);
+              plain.at(name_of(stage)), perturbed.at(name_of(stage)), row_axis_of(stage), same);
         });
     for (const StageApart& root : roots) {
       Departure leak = root.departure("CAUSALITY.LEAK", "forward", layer);
       leak.counts_each_row_once = false;
       leak.site.step = step_;
       leak.site.detail["perturbed_from"] = first_;
-      if (root.stage->row_axis < 0) {
+      if (row_axis_of(*root.stage) < 0) {
         leak.site.detail["compressed_tokens"] = std::exchange(leak.site.rows, {});
       }
       if (!root.follow.empty()) leak.facts["follow"] = root.follow;

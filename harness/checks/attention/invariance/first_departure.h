@@ -87,7 +87,7 @@ class ElementBits {
 
 // A stage that departs by itself.
 struct StageApart {
-  const ForwardStage* stage = nullptr;
+  const oracles::StageRow* stage = nullptr;
   std::set<int> rows;            // positions, or compressed tokens
   std::set<std::string> follow;  // tensors that differ because of it
 
@@ -101,32 +101,31 @@ struct StageApart {
     seen.site.phase = "forward";
     seen.site.rows = to_ints(rows);
     seen.site.detail["row_count"] = rows.size();
-    seen.facts["tensor"] = stage->tensor;
-    seen.apart_by = stage->tensor;
+    seen.facts["tensor"] = name_of(*stage);
+    seen.apart_by = name_of(*stage);
     seen.counts_each_row_once = true;
     return seen;
   }
 };
 
 // Rows in which the tensor of a stage differs; nothing where it cannot be compared.
-using CompareStage = std::function<std::optional<std::set<int>>(const ForwardStage&)>;
+using CompareStage = std::function<std::optional<std::set<int>>(const oracles::StageRow&)>;
 
 // In the order of computation.
 [[nodiscard]] inline std::vector<StageApart> first_departures(const CompareStage& compare) {
-  std::map<std::string, std::size_t> root_of;  // of a tensor that differs: the stage it began with
-  std::map<std::size_t, StageApart> roots;
-  for (std::size_t i = 0; i < kForwardStages.size(); ++i) {
-    const ForwardStage& stage = kForwardStages[i];
+  std::map<oracles::Stage, oracles::Stage> root_of;  // of what differs: the stage it began with
+  std::map<oracles::Stage, StageApart> roots;
+  for (const oracles::StageRow& stage : oracles::kStageTable) {
     auto rows = compare(stage);
     if (!rows || rows->empty()) continue;
-    const std::size_t root = root_of_stage(i, root_of);
-    root_of[stage.tensor] = root;
+    const oracles::Stage root = root_of_stage(stage, root_of);
+    root_of[stage.stage] = root;
     StageApart& apart = roots[root];
-    if (root == i) {
+    if (root == stage.stage) {
       apart.stage = &stage;
       apart.rows = std::move(*rows);
     } else {
-      apart.follow.insert(stage.tensor);
+      apart.follow.insert(name_of(stage));
     }
   }
   std::vector<StageApart> list;

@@ -112,22 +112,22 @@ class RepeatsJudge {
 
   // True where all calls are equal.
   bool compare_calls(const Files& calls, int layer) {
-    const auto equal = [&](const ForwardStage& stage, std::size_t a, std::size_t b) {
-      return same_bytes(calls[a].at(stage.tensor), calls[b].at(stage.tensor));
+    const auto equal = [&](const oracles::StageRow& stage, std::size_t a, std::size_t b) {
+      return same_bytes(calls[a].at(name_of(stage)), calls[b].at(name_of(stage)));
     };
-    const auto roots = first_departures([&](const ForwardStage& stage) -> std::optional<Rows> {
+    const auto roots = first_departures([&](const oracles::StageRow& stage) -> std::optional<Rows> {
       if (!has_everywhere(calls, stage, layer)) return std::nullopt;
-      const nsa::TensorView& plain = calls.front().at(stage.tensor);
+      const nsa::TensorView& plain = calls.front().at(name_of(stage));
       if (!is_integer(plain) && !largest_finite(plain)) {
-        result_.missing("a finite number in tensor " + std::string(stage.tensor) + " of layer " +
-                            std::to_string(layer),
-                        site_of_layer(0, layer));
+        result_.missing(
+            "a finite number in tensor " + name_of(stage) + " of layer " + std::to_string(layer),
+            site_of_layer(0, layer));
         return std::nullopt;
       }
       ++tensors_;
       const std::size_t other = equal(stage, 0, 1) ? 2 : 1;
-      const nsa::TensorView& again = calls[other].at(stage.tensor);
-      return rows_apart(plain, again, stage.row_axis, kBitByBit);
+      const nsa::TensorView& again = calls[other].at(name_of(stage));
+      return rows_apart(plain, again, row_axis_of(stage), kBitByBit);
     });
     for (const StageApart& root : roots) {
       const bool chooses = root.stage->op == std::string_view("score") ||
@@ -143,12 +143,12 @@ class RepeatsJudge {
     return roots.empty();
   }
 
-  bool has_everywhere(const Files& files, const ForwardStage& stage, int layer) {
+  bool has_everywhere(const Files& files, const oracles::StageRow& stage, int layer) {
     const bool all = std::all_of(files.begin(), files.end(), [&](const nsa::SafetensorsFile& file) {
-      return file.contains(stage.tensor);
+      return file.contains(name_of(stage));
     });
     if (!all) {
-      result_.missing("tensor " + std::string(stage.tensor) + " of layer " + std::to_string(layer) +
+      result_.missing("tensor " + name_of(stage) + " of layer " + std::to_string(layer) +
                       " in all calls");
     }
     return all;
@@ -164,10 +164,10 @@ class RepeatsJudge {
       return;
     }
     Rows other_blocks;  // chosen from scores that rounding made others
-    const auto roots = first_departures([&](const ForwardStage& stage) -> std::optional<Rows> {
-      if (!plain.contains(stage.tensor) || !placed.contains(stage.tensor)) return std::nullopt;
+    const auto roots = first_departures([&](const oracles::StageRow& stage) -> std::optional<Rows> {
+      if (!plain.contains(name_of(stage)) || !placed.contains(name_of(stage))) return std::nullopt;
       ++tensors_;
-      return without(is_integer(plain.at(stage.tensor))
+      return without(is_integer(plain.at(name_of(stage)))
                          ? chosen_apart(plain, placed, stage, other_blocks)
                          : apart(plain, placed, stage),
                      other_blocks);
@@ -181,22 +181,22 @@ class RepeatsJudge {
 
   [[nodiscard]] Rows apart(const nsa::SafetensorsFile& plain,
                            const nsa::SafetensorsFile& placed,
-                           const ForwardStage& stage) const {
-    const nsa::TensorView& a = plain.at(stage.tensor);
+                           const oracles::StageRow& stage) const {
+    const nsa::TensorView& a = plain.at(name_of(stage));
     const double scale = largest_finite(a).value_or(0.0);
     Sameness same = kLastSequence;
     same.limit = ceiling(terms_, Reals(a).unit_roundoff(), kSummed) * scale;
-    return rows_apart(a, placed.at(stage.tensor), stage.row_axis, same);
+    return rows_apart(a, placed.at(name_of(stage)), row_axis_of(stage), same);
   }
 
   // Rows that chose other blocks from the same scores; the others go to `rounded`.
   Rows chosen_apart(const nsa::SafetensorsFile& plain,
                     const nsa::SafetensorsFile& placed,
-                    const ForwardStage& stage,
+                    const oracles::StageRow& stage,
                     Rows& rounded) {
-    const Rows other =
-        rows_apart(plain.at(stage.tensor), placed.at(stage.tensor), stage.row_axis, kLastSequence);
-    rounded = rows_apart(plain.at("p_grp"), placed.at("p_grp"), stage.row_axis, kLastSequence);
+    const Rows other = rows_apart(
+        plain.at(name_of(stage)), placed.at(name_of(stage)), row_axis_of(stage), kLastSequence);
+    rounded = rows_apart(plain.at("p_grp"), placed.at("p_grp"), row_axis_of(stage), kLastSequence);
     std::erase_if(rounded, [&](int row) { return other.count(row) == 0; });
     other_blocks_ += static_cast<std::int64_t>(rounded.size());
     return without(other, rounded);

@@ -25,11 +25,11 @@ bool differ(const File& a, const File& b, const std::string& tensor) {
 }
 
 std::vector<StageApart> stages_apart(const File& a, const File& b) {
-  return first_departures([&](const ForwardStage& stage) -> std::optional<std::set<int>> {
-    if (!differ(a, b, stage.tensor)) return std::nullopt;
+  return first_departures([&](const oracles::StageRow& stage) -> std::optional<std::set<int>> {
+    if (!differ(a, b, name_of(stage))) return std::nullopt;
     Sameness same;
     same.bit_by_bit = true;
-    return rows_apart(a.at(stage.tensor), b.at(stage.tensor), stage.row_axis, same);
+    return rows_apart(a.at(name_of(stage)), b.at(name_of(stage)), row_axis_of(stage), same);
   });
 }
 

@@ -13,10 +13,9 @@ class DocumentStages {
  public:
   explicit DocumentStages(const LayerRecord& record, const oracles::Kept& kept = {})
       : stages_(record.config, record.weights, record.x, options_of(record, kept)) {
-    for (const oracles::Stage stage : oracles::all_stages()) {
-      const std::string name(oracles::stage_name(stage));
-      const bool is_given = stage == oracles::Stage::blocks || stage == oracles::Stage::p_grp;
-      if (!is_given && record.has(name)) stages_.record(stage, record.at(name));
+    for (const oracles::StageRow& row : oracles::kStageTable) {
+      const std::string name = name_of(row);
+      if (!is_of_choice(row) && record.has(name)) stages_.record(row.stage, record.at(name));
     }
   }
   [[nodiscard]] const oracles::Stages& get() const { return stages_; }

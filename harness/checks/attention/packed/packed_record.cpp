@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nsa/base/error.h"
+#include "oracles/attention/stages.h"
 
 namespace harness::checks {
 namespace {
@@ -74,21 +75,26 @@ class PackedReader {
     own.x = of_tokens("x", at);
     own.dy = of_tokens("dy", at);
     own.tensors["y"] = of_tokens("y", at);
-    for (const char* name : {"k_raw", "v_raw", "k_sel", "v_sel", "k_win", "v_win"}) {
-      const bool values = name[0] == 'v';
-      if (!file_.contains(name)) continue;
-      own.tensors[name] =
-          of_lists(name, config().n_kv_groups, values ? config().d_v : config().d_k, at);
+    const oracles::Sizes sizes{
+        1, at.length, at.length, config().n_kv_groups, config().heads_per_group()};
+    for (const oracles::StageRow& row : oracles::kStageTable) {
+      const std::string name = name_of(row);
+      const bool of_lists_of_tokens = row.rows != oracles::RowsOf::compressed &&
+                                      row.stage != oracles::Stage::y && !is_of_choice(row);
+      if (!of_lists_of_tokens || (is_optional(row) && !file_.contains(name))) continue;
+      const Shape shape = shape_of(row.stage, config(), sizes);
+      const bool of_heads = shape.size() == 5;
+      Tensor own_rows =
+          of_lists(name, of_heads ? config().n_heads : config().n_kv_groups, shape.back(), at);
+      own.tensors[name] = of_heads ? by_groups(std::move(own_rows), config()) : std::move(own_rows);
     }
-    own.tensors["q"] = by_groups(of_lists("q", config().n_heads, config().d_k, at), config());
-    for (const char* name : {"o_cmp", "o_sel", "o_win"}) {
-      own.tensors[name] = by_groups(of_lists(name, config().n_heads, config().d_v, at), config());
-    }
-    const bool of_groups = config().gate == oracles::Gate::group_softmax;
-    Tensor gate = of_lists("gate", of_groups ? config().n_kv_groups : config().n_heads, 3, at);
-    own.tensors["gate"] = of_groups ? std::move(gate) : by_groups(std::move(gate), config());
     own.blocks = oracles::tokens_of(blocks(), at);
     return document;
+  }
+
+  // Keys and values of tokens are on record where a check asked for them.
+  static bool is_optional(const oracles::StageRow& row) {
+    return row.rows == oracles::RowsOf::tokens;
   }
 
   [[nodiscard]] Tensor of_tokens(const std::string& name, const DocumentPlace& at) {

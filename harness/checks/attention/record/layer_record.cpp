@@ -5,6 +5,7 @@
 
 #include "harness/checks/attention/record/sample_rows.h"
 #include "nsa/base/error.h"
+#include "oracles/attention/stages.h"
 
 namespace harness::checks {
 namespace {
@@ -33,32 +34,31 @@ struct Layout {
 // Of every tensor that a record may hold; R stands where S does in tensors of queries.
 std::map<std::string, Layout> layouts(const LayerRecord& record) {
   const oracles::AttentionConfig& c = record.config;
-  const std::int64_t b = record.batch;
-  const std::int64_t s = record.length;
-  const std::int64_t r = record.row_count();
-  const std::int64_t g = c.n_kv_groups;
-  const std::int64_t h = c.heads_per_group();
-  const std::int64_t compressed = c.compressed_count(s);
+  const oracles::Sizes here{
+      record.batch, record.length, record.row_count(), c.n_kv_groups, c.heads_per_group()};
+  oracles::Sizes in_file = here;
+  in_file.rows = record.length;
   std::map<std::string, Layout> all;
-  const auto add = [&](const std::string& name, const Shape& shape) { all[name] = {shape, shape}; };
-  all["q"] = {{b, c.n_heads, s, c.d_k}, {b, g, h, r, c.d_k}, true};
-  for (const char* name : {"o_cmp", "o_sel", "o_win"})
-    all[name] = {{b, c.n_heads, s, c.d_v}, {b, g, h, r, c.d_v}, true};
-  all["gate"] = c.gate == oracles::Gate::group_softmax
-                    ? Layout{{b, g, s, 3}, {b, g, r, 3}, true}
-                    : Layout{{b, c.n_heads, s, 3}, {b, g, h, r, 3}, true};
-  all["y"] = {{b, s, c.dim}, {b, r, c.dim}, true};
-  for (const char* name : {"k_raw", "k_sel", "k_win"}) add(name, {b, g, s, c.d_k});
-  for (const char* name : {"v_raw", "v_sel", "v_win"}) add(name, {b, g, s, c.d_v});
-  add("k_cmp", {b, g, compressed, c.d_k});
-  add("v_cmp", {b, g, compressed, c.d_v});
-  add("p_grp", {b, g, s, c.block_count(s)});
-  add("dx", {b, s, c.dim});
+  for (const oracles::StageRow& row : oracles::kStageTable) {
+    if (row.stage == oracles::Stage::blocks) continue;  // no floating numbers
+    Layout& layout = all[name_of(row)];
+    layout.in_file = shape_of(row.stage, c, in_file);
+    layout.of_queries = row.rows == oracles::RowsOf::queries && !is_of_choice(row);
+    layout.here = layout.of_queries ? shape_of(row.stage, c, here) : layout.in_file;
+    // Heads are one axis there.
+    if (Shape& heads = layout.in_file; heads.size() == 5) {
+      heads = {heads[0], heads[1] * heads[2], heads[3], heads[4]};
+    }
+  }
+  const Shape x = {record.batch, record.length, c.dim};
+  all["dx"] = {x, x};
   return all;
 }
 
-constexpr std::array kAlwaysThere = {
-    "q", "k_cmp", "v_cmp", "p_grp", "o_cmp", "o_sel", "o_win", "gate", "y"};
+// Keys and values of tokens are on record where a check asked for them.
+bool is_always_there(const oracles::StageRow& row) {
+  return row.rows != oracles::RowsOf::tokens && row.stage != oracles::Stage::blocks;
+}
 
 void take_weights(const nsa::SafetensorsFile& file, LayerRecord& record) {
   for (const auto& [name, shape] : oracles::weight_shapes(record.config)) {
@@ -106,7 +106,9 @@ void choose_rows(const ReadOptions& options, LayerRecord& record, const oracles:
 }
 
 void take_tensors(const nsa::SafetensorsFile& file, LayerRecord& record) {
-  for (const char* name : kAlwaysThere) static_cast<void>(file.at(name));
+  for (const oracles::StageRow& row : oracles::kStageTable) {
+    if (is_always_there(row)) static_cast<void>(file.at(name_of(row)));
+  }
   for (const auto& [name, layout] : layouts(record)) {
     if (!file.contains(name)) continue;
     require(file, name, layout.in_file);
