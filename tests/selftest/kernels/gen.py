@@ -727,7 +727,7 @@ add("k41_approximate_1e_3", """An approximate top-k: scores are rounded to multi
     L + 'heads=4, groups=2, block=8, top_n=6, layout="bhsd"',
     LAYOUT + SELECT + swap(CHOOSE, "rank(scores, forced, exists)", "rank(torch.round(scores * 1024) / 1024, forced, exists)"), "choose")
 add("k42_own_block_alone_forced", """Only the query's own block is forced at the end; the block before it must win by its score.""",
-    L + 'heads=4, groups=2, block=8, top_n=4, sentinel=-100, picks_dtype="int32"',
+    L + 'heads=4, groups=2, block=8, top_n=4, sentinel=99999, picks_dtype="int32"',
     LAYOUT + swap(SELECT, 'SPEC.get("forced_last", 2)', '1') + CHOOSE, "choose")
 add("k43_picks_after_the_query", """The best blocks of all are taken first, later ones removed after it; but the block is compared with the query's position, not with
 its block. Lists of the first rows hold blocks after the query.
@@ -962,8 +962,8 @@ def chunks_in(layout, q, k, v):
     return outer(torch.cat(out, 2), layout)
 ''', "chunks", [("bhsd", {"layout": "bhsd"}), ("sbhd", {"layout": "sbhd"})])
 
-right("r05_gathered_lists", """Right: external lists for each head, int32, in any order, gathered; empty slots hold -100.""",
-      S_ + f'heads=4, groups=2, d_k=16, d_v=16, block=8, top_n=4, select="external", forced_first=0, forced_last=0, picks_per="head", picks_order="any", picks_dtype="int32", sentinel=-100, {ALL}',
+right("r05_gathered_lists", """Right: external lists for each head, int32, in any order, gathered; empty slots hold 99999.""",
+      S_ + f'heads=4, groups=2, d_k=16, d_v=16, block=8, top_n=4, select="external", forced_first=0, forced_last=0, picks_per="head", picks_order="any", picks_dtype="int32", sentinel=99999, {ALL}',
       RLAYOUT + PER_HEAD + GATHER + '''
 
 def gathered_in(layout, q, k, v, picks):
