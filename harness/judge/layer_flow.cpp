@@ -21,7 +21,7 @@ FlowNode node_of_stage(const oracles::StageRow& row) {
   return FlowNode(row.op) + (of_branch ? "/" + std::string(row.branch) : "");
 }
 
-// What is made of what, inside a layer.
+// Which values a node of a layer is made of.
 const std::vector<Flow>& all_flows() {
   static const std::vector<Flow> kFlows = [] {
     std::vector<Flow> flows = {{"norm1", "input"},

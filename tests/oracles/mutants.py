@@ -98,7 +98,7 @@ MUTANTS = [
     ("attention/stages.cpp", "rotate(k, config(), token_positions(), Turn::forward);", ""),
     ("attention/stages.cpp", "rotate(q, config(), rows_, Turn::forward);",
      "q = q;"),
-    ("attention/stages.cpp", 'std::string("W_V_") + branch_name(branch_of(stage))', 'std::string("W_V_cmp")'),
+    ("attention/stage_table.h", 'projected, "W_V_sel"', 'projected, "W_V_cmp"'),
     ("attention/stages.cpp", "g[0] * outputs[0][c] + g[1] * outputs[1][c]",
      "g[1] * outputs[0][c] + g[0] * outputs[1][c]"),
     ("attention/stages.cpp", "if (options_.replay) {\n    return *options_.replay;", "if (false) {\n    return *options_.replay;"),

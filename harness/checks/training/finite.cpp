@@ -2,7 +2,6 @@
 // operator with finite inputs and an output that is not), that names it; else the recorded numbers do: weights before forward,
 // layers in order, then the loss, then backward through the layers, then what follows from the gradients.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>

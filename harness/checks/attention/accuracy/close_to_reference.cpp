@@ -21,6 +21,7 @@ constexpr double kMeanFactor = 1.5;  // of the root mean square
 constexpr double kUlps = 4.0;
 
 using oracles::Tensor;
+
 struct Errors {
   double most = 0.0;
   double mean = 0.0;  // root mean square
@@ -57,10 +58,7 @@ bool can_be_replayed(const LayerRecord& record) {
 }
 
 oracles::AttentionPass pass_of(const LayerRecord& record) {
-  oracles::AttentionOptions options;
-  if (record.is_sample()) options.rows = record.rows;
-  options.replay = usable_blocks(record);
-  options.gate_override = record.gate_override;
+  const oracles::AttentionOptions options = options_of(record);
   if (record.dy && !record.dy_elsewhere) {
     return oracles::attention_with_gradients(
         record.config, record.weights, record.x, *record.dy, options);

@@ -47,24 +47,16 @@ double largest_difference(const Tensor& found, const Tensor& wanted) {
   return most;
 }
 
-oracles::AttentionOptions options_of(const LayerRecord& record) {
-  oracles::AttentionOptions options;
-  if (record.is_sample()) options.rows = record.rows;
-  options.replay = usable_blocks(record);
-  options.gate_override = record.gate_override;
-  return options;
-}
-
 class LayerJudge {
  public:
   LayerJudge(const LayerRecord& record, const nsa::ModelConfig& model)
       : record_(record),
         stages_(record.config, record.weights, record.x, options_of(record)),
         sums_(model, record.batch, record.length) {
-    give(stages_);
+    give_recorded(record, stages_);
     if (!record.kept) return;
     plain_.emplace(record.config, record.weights, record.x, plain_options());
-    give(*plain_);
+    give_recorded(record, *plain_);
   }
 
   LayerJudgement judge() {
@@ -92,13 +84,6 @@ class LayerJudge {
     return !oracles::is_of_choice(row) && record_.has(name_of(row));
   }
 
-  // The later stages get what was recorded of the earlier ones.
-  void give(oracles::Stages& stages) const {
-    for (const StageRow& row : oracles::kStageTable) {
-      if (is_judged_here(row)) stages.record(row.stage, record_.at(name_of(row)));
-    }
-  }
-
   [[nodiscard]] oracles::AttentionOptions plain_options(int draw = 0) const {
     oracles::AttentionOptions options = options_of(record_);
     options.kept = *record_.kept;
@@ -112,7 +97,7 @@ class LayerJudge {
     if (stages == nullptr) {
       stages = std::make_unique<oracles::Stages>(
           record_.config, record_.weights, record_.x, plain_options(draw));
-      give(*stages);
+      give_recorded(record_, *stages);
     }
     return *stages;
   }

@@ -113,7 +113,7 @@ using CompareStage = std::function<std::optional<std::set<int>>(const oracles::S
 
 // In the order of computation.
 [[nodiscard]] inline std::vector<StageApart> first_departures(const CompareStage& compare) {
-  std::map<oracles::Stage, oracles::Stage> root_of;  // of what differs: the stage it began with
+  std::map<oracles::Stage, oracles::Stage> root_of;  // of a stage that differs: where it began
   std::map<oracles::Stage, StageApart> roots;
   for (const oracles::StageRow& stage : oracles::kStageTable) {
     auto rows = compare(stage);

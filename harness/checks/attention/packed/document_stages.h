@@ -12,21 +12,16 @@ namespace harness::checks {
 class DocumentStages {
  public:
   explicit DocumentStages(const LayerRecord& record, const oracles::Kept& kept = {})
-      : stages_(record.config, record.weights, record.x, options_of(record, kept)) {
-    for (const oracles::StageRow& row : oracles::kStageTable) {
-      const std::string name = name_of(row);
-      if (!is_of_choice(row) && record.has(name)) stages_.record(row.stage, record.at(name));
-    }
+      : stages_(record.config, record.weights, record.x, options_in(record, kept)) {
+    give_recorded(record, stages_);
   }
   [[nodiscard]] const oracles::Stages& get() const { return stages_; }
 
  private:
-  static oracles::AttentionOptions options_of(const LayerRecord& record,
+  static oracles::AttentionOptions options_in(const LayerRecord& record,
                                               const oracles::Kept& kept) {
-    oracles::AttentionOptions options;
+    oracles::AttentionOptions options = options_of(record);
     options.kept = kept;
-    options.replay = usable_blocks(record);
-    options.gate_override = record.gate_override;
     return options;
   }
 

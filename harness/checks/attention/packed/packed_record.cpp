@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "nsa/base/error.h"
-#include "oracles/attention/stages.h"
 
 namespace harness::checks {
 namespace {
@@ -90,11 +89,6 @@ class PackedReader {
     }
     own.blocks = oracles::tokens_of(blocks(), at);
     return document;
-  }
-
-  // Keys and values of tokens are on record where a check asked for them.
-  static bool is_optional(const oracles::StageRow& row) {
-    return row.rows == oracles::RowsOf::tokens;
   }
 
   [[nodiscard]] Tensor of_tokens(const std::string& name, const DocumentPlace& at) {

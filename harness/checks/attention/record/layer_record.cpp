@@ -5,7 +5,6 @@
 
 #include "harness/checks/attention/record/sample_rows.h"
 #include "nsa/base/error.h"
-#include "oracles/attention/stages.h"
 
 namespace harness::checks {
 namespace {
@@ -55,11 +54,6 @@ std::map<std::string, Layout> layouts(const LayerRecord& record) {
   return all;
 }
 
-// Keys and values of tokens are on record where a check asked for them.
-bool is_always_there(const oracles::StageRow& row) {
-  return row.rows != oracles::RowsOf::tokens && row.stage != oracles::Stage::blocks;
-}
-
 void take_weights(const nsa::SafetensorsFile& file, LayerRecord& record) {
   for (const auto& [name, shape] : oracles::weight_shapes(record.config)) {
     require(file, "w." + name, shape);
@@ -107,7 +101,8 @@ void choose_rows(const ReadOptions& options, LayerRecord& record, const oracles:
 
 void take_tensors(const nsa::SafetensorsFile& file, LayerRecord& record) {
   for (const oracles::StageRow& row : oracles::kStageTable) {
-    if (is_always_there(row)) static_cast<void>(file.at(name_of(row)));
+    const bool is_read_here = row.stage != oracles::Stage::blocks;
+    if (is_read_here && !is_optional(row)) static_cast<void>(file.at(name_of(row)));
   }
   for (const auto& [name, layout] : layouts(record)) {
     if (!file.contains(name)) continue;
@@ -306,6 +301,21 @@ oracles::IntTensor usable_blocks(const LayerRecord& record) {
     std::copy(usable.begin(), usable.end(), list.begin());
   }
   return kept;
+}
+
+oracles::AttentionOptions options_of(const LayerRecord& record) {
+  oracles::AttentionOptions options;
+  if (record.is_sample()) options.rows = record.rows;
+  options.replay = usable_blocks(record);
+  options.gate_override = record.gate_override;
+  return options;
+}
+
+void give_recorded(const LayerRecord& record, oracles::Stages& stages) {
+  for (const oracles::StageRow& row : oracles::kStageTable) {
+    const std::string name = name_of(row);
+    if (!is_of_choice(row) && record.has(name)) stages.record(row.stage, record.at(name));
+  }
 }
 
 }  // namespace harness::checks

@@ -15,6 +15,7 @@
 #include "nsa/base/config.h"
 #include "oracles/attention/attention.h"
 #include "oracles/attention/score_bound.h"
+#include "oracles/attention/stages.h"
 
 namespace harness::checks {
 
@@ -91,6 +92,16 @@ struct UnusableRows {
 // The choice at the judged rows, [B,G,R,n], every row a list that can be attended to: unusable rows lose what is no block,
 // and are told apart by unusable_rows().
 [[nodiscard]] oracles::IntTensor usable_blocks(const LayerRecord& record);
+
+// The oracle at the judged rows and the recorded choice. REQUIRES: the choice was recorded.
+[[nodiscard]] oracles::AttentionOptions options_of(const LayerRecord& record);
+// The stages that follow get what was recorded of the earlier ones. Refers to the record.
+void give_recorded(const LayerRecord& record, oracles::Stages& stages);
+
+// Keys and values of tokens are on record where a check asked for them.
+[[nodiscard]] constexpr bool is_optional(const oracles::StageRow& row) {
+  return row.rows == oracles::RowsOf::tokens;
+}
 
 // Rows of [lists, S, width] at the judged rows.
 template <typename T>
