@@ -8,7 +8,8 @@
 namespace harness {
 namespace {
 
-constexpr double kSmallestNarrow = 0x1p-10;  // far above what float16 holds with fewer digits
+constexpr double kSmallestHalf = 0x1p-14;  // below it float16 has fewer digits
+constexpr double kSmallestNarrow = 0x1p-126;
 
 // The finaliser of SplitMix64: every bit of the input moves half of the output's.
 std::uint64_t mixed(std::uint64_t x) {
@@ -71,10 +72,19 @@ nsa::DType dtype_of(nsa::Precision precision) {
   }
 }
 
+double unit_above_one(nsa::DType dtype) {
+  switch (dtype) {
+    case nsa::DType::f64: return 0x1p-52;
+    case nsa::DType::bf16: return 0x1p-7;
+    case nsa::DType::f16: return 0x1p-10;
+    default: return 0x1p-23;
+  }
+}
+
 double held_by(nsa::DType dtype, double value) {
   if (dtype == nsa::DType::f64) return value;
   if (!is_narrow(dtype)) return static_cast<double>(static_cast<float>(value));
-  if (std::abs(value) < kSmallestNarrow) return 0.0;
+  if (std::abs(value) < (dtype == nsa::DType::f16 ? kSmallestHalf : kSmallestNarrow)) return 0.0;
   constexpr int kDigits = 8;
   int exponent = 0;
   std::frexp(value, &exponent);

@@ -27,7 +27,10 @@ class Draws {
 // The type that the numbers of a precision are handed over in.
 [[nodiscard]] nsa::DType dtype_of(nsa::Precision precision);
 
-// A number that the type holds exactly, next to `value`.
+// From 1 to the next number that the type holds.
+[[nodiscard]] double unit_above_one(nsa::DType dtype);
+
+// A number that the type holds exactly, next to `value`; 0 where that is below what narrow types hold with all digits.
 [[nodiscard]] double held_by(nsa::DType dtype, double value);
 
 // REQUIRES: every value is held by the type.

@@ -14,8 +14,10 @@ namespace harness {
 namespace {
 
 constexpr double kLogitsFive =
-    2.23606797749979;     // of queries and of keys: logits are five times as large
-constexpr int kMain = 0;  // the trial that others are tied to
+    2.23606797749979;  // of queries and of keys: logits are five times as large
+// Queries times this: probabilities are nearly alike, and so are the scores of blocks.
+constexpr double kNearlyAlike = 0x1p-4;
+constexpr double kBelowTwo = 0.98;  // 1 + this is below two in eight digits, which narrow types get
 
 // Tensors that are drawn apart.
 enum class Purpose : std::uint64_t {
@@ -30,7 +32,8 @@ enum class Purpose : std::uint64_t {
   scores,
   other_scores,
   gates,
-  other_gates
+  other_gates,
+  other_blocks
 };
 
 constexpr std::array kBranches = {"cmp", "sel", "win"};
@@ -38,48 +41,6 @@ constexpr std::array kBranches = {"cmp", "sel", "win"};
 struct Sizes {
   std::int64_t batch, heads, groups, length, keys, d_k, d_v, picks, blocks;
 };
-
-// ---- which trials -----------------------------------------------------------------------------------------------
-
-bool has_lists(const std::string& level) {
-  return level == "attend_sel" || level == "select";
-}
-
-// Long enough that blocks are dropped, keys leave the window, compressed tokens are many; no multiple of anything.
-std::int64_t main_length(const Scenario& scenario) {
-  const nsa::ModelConfig& m = scenario.model;
-  const std::string& level = scenario.kernel.level;
-  const std::int64_t of_lists = (m.n_sel + 2) * m.l_sel + m.l_sel / 2 + 1;
-  if (scenario.kernel.is_whole()) return std::max(of_lists, m.w + m.w / 2 + 3) | 1;
-  if (has_lists(level)) return of_lists;
-  if (level == "attend_win") return 2 * std::min<std::int64_t>(m.w, 512) + m.w / 2 + 3;
-  const std::int64_t of_tokens = m.l + 9 * m.d + 1;
-  return level == "score" ? std::max(of_tokens, 3 * m.l_sel + m.l_sel / 2 + 1) : of_tokens;
-}
-
-// Both sides of every edge.
-std::set<std::int64_t> edge_lengths(const Scenario& scenario) {
-  const nsa::ModelConfig& m = scenario.model;
-  std::set<std::int64_t> lengths = {1};
-  const auto around = [&](std::int64_t edge) { lengths.insert({edge - 1, edge, edge + 1}); };
-  const std::string& level = scenario.kernel.level;
-  const bool whole = scenario.kernel.is_whole();
-  if (whole || has_lists(level)) {
-    around(m.l_sel);
-    lengths.insert(m.n_sel * m.l_sel);
-  }
-  if (whole || level == "attend_win") around(m.w);
-  if (level == "attend_cmp" || level == "score") {
-    around(m.l);
-    lengths.insert(m.l + m.d);
-  }
-  if (level == "score") around(m.l_sel);
-  lengths.erase(lengths.begin(), lengths.lower_bound(1));
-  lengths.erase(main_length(scenario));
-  return lengths;
-}
-
-// ---- numbers ----------------------------------------------------------------------------------------------------
 
 class Drawn {
  public:
@@ -93,13 +54,12 @@ class Drawn {
               m.n_kv_groups,
               trial.length,
               compresses() ? compressed : trial.length,
-              m.d_k,
-              m.d_v,
+              trial.d_k > 0 ? trial.d_k : m.d_k,
+              trial.d_v > 0 ? trial.d_v : m.d_v,
               m.n_sel,
               (trial.length + m.l_sel - 1) / m.l_sel};
-    const int tied = std::max(trial.alone_of, trial.perturbed_of);
-    const std::uint64_t number = tied >= 0 ? static_cast<std::uint64_t>(tied) : trial_number();
-    key_ = static_cast<std::uint64_t>(scenario.seed) * 1024 + number;
+    const std::string& numbers = trial.as.empty() ? trial.name : trial.as;
+    key_ = static_cast<std::uint64_t>(scenario.seed) * 1024 + number_of(numbers);
   }
 
   void write(const std::string& path) {
@@ -150,10 +110,9 @@ class Drawn {
   }
 
   // A trial's numbers depend on its name, not on how many others there are.
-  [[nodiscard]] std::uint64_t trial_number() const {
-    if (trial_.name == "normal") return kMain;
+  static std::uint64_t number_of(const std::string& name) {
     std::uint64_t number = 7;
-    for (const char c : trial_.name) number = number * 131 + static_cast<unsigned char>(c);
+    for (const char c : name) number = number * 131 + static_cast<unsigned char>(c);
     return number;
   }
 
@@ -175,7 +134,8 @@ class Drawn {
   void draw() {
     const Sizes& n = sizes_;
     const double factor = trial_.inputs == "large_logits" ? kLogitsFive : 1.0;
-    q_ = normal(Purpose::q, n.batch * n.heads * n.length * n.d_k, factor);
+    const double of_queries = trial_.inputs == "octave" ? kNearlyAlike : factor;
+    q_ = normal(Purpose::q, n.batch * n.heads * n.length * n.d_k, of_queries);
     const bool apart = scenario_.kernel.is_whole() && scenario_.kernel.keys == "separate";
     for (std::size_t i = 0; i < (apart ? kBranches.size() : 1); ++i) {
       const std::string of = apart ? std::string("_") + kBranches[i] : "";
@@ -185,10 +145,12 @@ class Drawn {
                         normal(Purpose::v, n.batch * n.groups * n.keys * n.d_v, 1.0, i)});
     }
     do_ = normal(Purpose::d_o, n.batch * n.heads * n.length * n.d_v, 1.0);
+    if (trial_.inputs == "just_held") make_just_held();
+    leave_judged_rows();
     if (trial_.inputs == "one_hot") make_one_hot();
     if (trial_.inputs == "equal_keys") make_equal();
     if (trial_.inputs == "ties") make_ties();
-    if (takes_lists()) draw_blocks();
+    if (takes_lists()) blocks_ = lists(Purpose::blocks);
     if (takes_scores()) scores_ = scores(Purpose::scores);
     if (scenario_.kernel.is_whole()) gates_ = gates(Purpose::gates);
   }
@@ -205,18 +167,26 @@ class Drawn {
     return values;
   }
 
-  // Never below zero, as sums of probabilities are. `ties`: every other block has none; `equal_keys`: all have the
-  // same.
+  // Never below zero, as sums of probabilities are. `ties`: every other block has none; `equal_keys`: all have the same;
+  // `octave`: all lie between 1 and 2; `units`: they are the next few numbers above 1 that the type holds, and some are equal.
   [[nodiscard]] std::vector<double> scores(Purpose purpose) const {
     const Sizes& n = sizes_;
     std::vector<double> values = normal(purpose, n.batch * n.groups * n.length * n.blocks, 1.0);
     const double same = std::abs(values.front());
+    const Draws draws(key_ * 16 + static_cast<std::uint64_t>(purpose));
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto place = static_cast<std::int64_t>(i);
       const std::int64_t block = place % n.blocks;
       const std::int64_t t = place / n.blocks % n.length;
       double& value = values[i];
       value = trial_.inputs == "equal_keys" ? same : std::abs(value);
+      if (trial_.inputs == "octave") value = 1.0 + kBelowTwo * draws.uniform(i);
+      if (trial_.inputs == "units") {
+        constexpr std::uint64_t kSteps =
+            100;  // below two in every type; as many as candidates, or more
+        value = 1.0 + static_cast<double>(draws.bits(i) % kSteps) * unit_above_one(dtype_);
+      }
+      if (trial_.inputs == "octave") value = held_by(dtype_, value);
       const bool tied = trial_.inputs == "ties" && block % 2 == 1;
       if (tied || block * scenario_.model.l_sel > t) value = 0.0;
     }
@@ -241,6 +211,35 @@ class Drawn {
     });
   }
 
+  // Values near the largest that the type holds, and in a column of one sign: what adds them up before it divides needs a wider
+  // type, and their mean is as large. Gradients that come in are as small, so that all results are held too. In bfloat16 and
+  // wider types room is left for sums of many keys in float32; three branches that are added leave room for the sum.
+  void make_just_held() {
+    const bool half = dtype_ == nsa::DType::f16;
+    const int wide = dtype_ == nsa::DType::f64 ? 1000 : 110;
+    const int exponent = half ? (scenario_.kernel.is_whole() ? 13 : 15) : wide;
+    constexpr int kOfProducts = 7;  // their product is below 2^15, times the root of the width
+    const Draws draws(key_ * 16 + static_cast<std::uint64_t>(Purpose::v));
+    for (Bank& bank : banks_) {
+      for (std::size_t i = 0; i < bank.v.size(); ++i) {
+        const bool below_zero = i % static_cast<std::size_t>(sizes_.d_v) % 2 == 1;
+        const double size = std::ldexp(1.0 + kBelowTwo * draws.uniform(i), exponent);
+        bank.v[i] = held_by(dtype_, below_zero ? -size : size);
+      }
+    }
+    for (double& value : do_) value = held_by(dtype_, std::ldexp(value, kOfProducts - exponent));
+  }
+
+  // No gradient comes in at rows that are not judged: those of keys and values are sums over the judged ones.
+  void leave_judged_rows() {
+    if (trial_.rows.empty()) return;
+    const std::set<std::int64_t> judged(trial_.rows.begin(), trial_.rows.end());
+    for (std::size_t i = 0; i < do_.size(); ++i) {
+      const auto vector = static_cast<std::int64_t>(i) / sizes_.d_v;
+      if (!judged.contains(vector % sizes_.length)) do_[i] = 0.0;
+    }
+  }
+
   void make_equal() {
     for_each_key([&](std::int64_t, double* k, std::int64_t) {
       std::copy_n(banks_.front().k.data(), sizes_.d_k, k);
@@ -257,12 +256,13 @@ class Drawn {
 
   // The forced blocks, and past ones that are drawn; `crowded`: the first ones, which all queries share. External
   // lists may be shorter than they could be.
-  void draw_blocks() {
+  [[nodiscard]] std::vector<std::int64_t> lists(Purpose purpose) const {
     const nsa::ModelConfig& m = scenario_.model;
-    const Draws draws(key_ * 16 + static_cast<std::uint64_t>(Purpose::blocks));
+    const Draws draws(key_ * 16 + static_cast<std::uint64_t>(purpose));
     const Sizes& n = sizes_;
     const bool external = scenario_.kernel.picks == "external";
-    blocks_.assign(static_cast<std::size_t>(n.batch * n.groups * n.length * n.picks), -1);
+    std::vector<std::int64_t> blocks(
+        static_cast<std::size_t>(n.batch * n.groups * n.length * n.picks), -1);
     std::uint64_t at = 0;
     for (std::int64_t row = 0; row < n.batch * n.groups * n.length; ++row) {
       const std::int64_t current = row % n.length / m.l_sel;
@@ -280,32 +280,30 @@ class Drawn {
         const std::uint64_t drawn = draws.bits(at++) % static_cast<std::uint64_t>(current + 1);
         chosen.insert(trial_.inputs == "crowded" ? next : static_cast<std::int64_t>(drawn));
       }
-      std::copy(chosen.begin(), chosen.end(), blocks_.begin() + row * n.picks);
+      std::copy(chosen.begin(), chosen.end(), blocks.begin() + row * n.picks);
     }
+    return blocks;
   }
 
-  // Everything from position `first` on is another; no gradient comes in there.
+  // Of one sequence of the batch everything from position `first` on is another; no gradient comes in there.
   void perturb() {
     const Sizes& n = sizes_;
     const nsa::ModelConfig& m = scenario_.model;
     const std::int64_t first = trial_.first;
-    const auto replace = [&](std::vector<double>& values,
-                             const std::vector<double>& others,
-                             std::int64_t rows,
-                             std::int64_t width,
-                             auto changes) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        if (changes(static_cast<std::int64_t>(i) / width % rows)) {
-          values[i] = held_by(dtype_, 3.0 * others[i]);
-        }
-      }
-    };
+    const auto replace =
+        [&](auto& values, const auto& others, std::int64_t rows, std::int64_t width, auto changes) {
+          const std::size_t of_sequence = values.size() / static_cast<std::size_t>(n.batch);
+          const std::size_t begin = static_cast<std::size_t>(trial_.sequence) * of_sequence;
+          for (std::size_t i = begin; i < begin + of_sequence; ++i) {
+            if (changes(static_cast<std::int64_t>(i) / width % rows)) values[i] = others[i];
+          }
+        };
     const auto late = [&](std::int64_t token) { return token >= first; };
     const auto late_key = [&](std::int64_t key) {
       return compresses() ? key * m.d + m.l > first : key >= first;
     };
     const auto other = [&](Purpose purpose, const std::vector<double>& like, std::size_t bank = 0) {
-      return normal(purpose, static_cast<std::int64_t>(like.size()), 1.0, bank);
+      return three_times(normal(purpose, static_cast<std::int64_t>(like.size()), 1.0, bank));
     };
     replace(q_, other(Purpose::other_q, q_), n.length, n.d_k, late);
     for (std::size_t i = 0; i < banks_.size(); ++i) {
@@ -314,9 +312,16 @@ class Drawn {
       replace(bank.v, other(Purpose::other_v, bank.v, i), n.keys, n.d_v, late_key);
     }
     if (scenario_.kernel.is_whole())
-      replace(gates_, gates(Purpose::other_gates), n.length, 3, late);
+      replace(gates_, three_times(gates(Purpose::other_gates)), n.length, 3, late);
     replace(do_, std::vector<double>(do_.size()), n.length, n.d_v, late);
-    if (takes_scores()) replace(scores_, scores(Purpose::other_scores), n.length, n.blocks, late);
+    if (takes_scores())
+      replace(scores_, three_times(scores(Purpose::other_scores)), n.length, n.blocks, late);
+    if (takes_lists()) replace(blocks_, lists(Purpose::other_blocks), n.length, n.picks, late);
+  }
+
+  [[nodiscard]] std::vector<double> three_times(std::vector<double> values) const {
+    for (double& value : values) value = held_by(dtype_, 3.0 * value);
+    return values;
   }
 
   void keep_last_sequence() {
@@ -343,6 +348,14 @@ class Drawn {
     if (trial_.perturbed_of >= 0) {
       said["perturbed_of"] = std::to_string(trial_.perturbed_of);
       said["first"] = std::to_string(trial_.first);
+      said["sequence"] = std::to_string(trial_.sequence);
+    }
+    if (trial_.d_k > 0) {
+      said[kWidths] = std::to_string(trial_.d_k) + "x" + std::to_string(trial_.d_v);
+    }
+    for (const std::int64_t row : trial_.rows) {
+      std::string& rows = said[kJudgedRows];
+      rows += (rows.empty() ? "" : " ") + std::to_string(row);
     }
     if (trial_.alone_of >= 0) said["alone_of"] = std::to_string(trial_.alone_of);
     return said;
@@ -365,44 +378,6 @@ std::string file_of(std::size_t trial) {
 }
 
 }  // namespace
-
-std::vector<KernelTrial> kernel_trials(const Scenario& scenario) {
-  const std::int64_t length = main_length(scenario);
-  std::vector<KernelTrial> trials;
-  trials.push_back(
-      {.name = "normal", .inputs = "normal", .batch = 2, .length = length, .calls = 2});
-  const std::int64_t first = std::max<std::int64_t>(1, length * 5 / 8 | 1);
-  trials.push_back({.name = "other_future",
-                    .inputs = "normal",
-                    .batch = 2,
-                    .length = length,
-                    .perturbed_of = kMain,
-                    .first = first});
-  trials.push_back({.name = "alone", .inputs = "normal", .length = length, .alone_of = kMain});
-  trials.push_back({.name = kGaps, .inputs = "normal", .batch = 2, .length = length, .gaps = true});
-  for (const char* inputs : {"large_logits", "integers", "one_hot", "equal_keys", "ties"}) {
-    const std::string name = inputs;
-    const bool of_logits = name == "large_logits" || name == "one_hot";
-    if (of_logits && scenario.kernel.level == "select") continue;
-    // Where keys are alike so are scores, and the choice, which cannot be seen, is anybody's.
-    const bool alike = name == "one_hot" || name == "equal_keys" || name == "ties";
-    if (alike && scenario.kernel.is_whole() && !scenario.kernel.takes_picks()) continue;
-    trials.push_back({.name = name, .inputs = name, .length = length});
-  }
-  for (const char* branch : kBranches) {
-    if (!scenario.kernel.is_whole()) break;
-    const std::string name = std::string("only_") + branch;
-    trials.push_back({.name = name, .inputs = "normal", .gate = branch, .length = length});
-  }
-  if (scenario.kernel.takes_picks()) {
-    trials.push_back({.name = "crowded", .inputs = "crowded", .length = length});
-  }
-  for (const std::int64_t edge : edge_lengths(scenario)) {
-    trials.push_back(
-        {.name = "length_" + std::to_string(edge), .inputs = "normal", .length = edge});
-  }
-  return trials;
-}
 
 std::vector<Artefact> write_trials(const Scenario& scenario, const std::string& folder) {
   std::error_code error;

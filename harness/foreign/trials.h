@@ -7,9 +7,11 @@
 //             and win; do; and of external picks blocks
 //   select    scores [B,G,S,N], zero for blocks that begin after the query
 // K are tokens, of attend_cmp and score compressed tokens.
-// Metadata: trial (its name), calls (how often the kernel is called with it), gaps (1: tensors with NaNs between rows), and
-// what ties it to an earlier trial: `perturbed_of` and `first` (the same up to position `first`, other numbers from there
-// on, and no gradient comes in there), `alone_of` (the last sequence of that batch, alone).
+// Metadata: trial (its name), calls (how often the kernel is called with it), gaps (1: tensors with NaNs between rows),
+// widths (d_k and d_v where they are not those of the model: 32x16), rows (positions that are judged, where not all are: no
+// gradient comes in elsewhere), and what ties it to an earlier trial: `perturbed_of`, `first` and `sequence` (the same but for
+// this sequence of the batch from position `first` on, and no gradient comes in there), `alone_of` (the last sequence of
+// that batch, alone).
 #pragma once
 
 #include <cstdint>
@@ -23,17 +25,25 @@ namespace harness {
 
 inline constexpr const char* kTrialInputs = "kernel_trial";
 inline constexpr const char* kTrialsFolder = "trials";
+inline constexpr const char* kJudgedRows = "rows";  // metadata; so is the next
+inline constexpr const char* kWidths = "widths";
 inline constexpr const char* kGaps = "gaps";  // NaNs lie between the rows of its inputs
 
 struct KernelTrial {
   std::string name;
-  std::string inputs;     // normal, large_logits, integers, one_hot, equal_keys, ties, crowded
+  std::string as = {};  // name of the trial that it is tied to and whose numbers it has
+  // normal, large_logits, integers, one_hot, equal_keys, ties, crowded, just_held, octave, units
+  std::string inputs = "normal";
   std::string gate = {};  // of attention: cmp, sel or win alone; or drawn
   std::int64_t batch = 1;
   std::int64_t length = 1;
+  std::int64_t d_k = 0;  // 0: the model's; so is d_v
+  std::int64_t d_v = 0;
+  std::vector<std::int64_t> rows = {};  // ascending: positions that are judged; none: all are
   bool gaps = false;
   int perturbed_of = -1;
   std::int64_t first = 0;
+  std::int64_t sequence = 0;  // of the batch, that is perturbed
   int alone_of = -1;
   int calls = 1;
 };

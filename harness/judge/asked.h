@@ -15,6 +15,7 @@ namespace harness {
 inline constexpr const char* kComparesLevels = "levels_agree";
 // The check that says which steps of a command of the user's own were looked at.
 inline constexpr const char* kSaysScope = "steps_agree";
+inline constexpr const char* kSaysTrials = "kernel_is_oracle";  // of a kernel of the user's own
 
 [[nodiscard]] bool is_asked(const std::string& check,
                             const Evidence& evidence,

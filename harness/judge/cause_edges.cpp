@@ -168,6 +168,10 @@ constexpr std::array kEdges = {
     Edge{"CAUSALITY.LEAK/kernel_forward", "SELECTION.WRONG", Tie::same_tensor},
     Edge{"CAUSALITY.LEAK/kernel_forward", "NUMERIC.FORWARD/kernel", Tie::same_tensor},
     Edge{"CAUSALITY.LEAK/kernel_backward", "NUMERIC.GRADIENT/kernel", Tie::same_tensor},
+    // What one sequence of a batch gets from another is missing where there is no other.
+    Edge{"CAUSALITY.LEAK/kernel_sequence", "SELECTION.WRONG", Tie::in_batches},
+    Edge{"CAUSALITY.LEAK/kernel_sequence", "NUMERIC.FORWARD/kernel", Tie::in_batches},
+    Edge{"CAUSALITY.LEAK/kernel_sequence_back", "NUMERIC.GRADIENT/kernel", Tie::in_batches},
     Edge{"NUMERIC.FORWARD/law", "CAUSALITY.LEAK/forward", Tie::same_tensor},
     Edge{"NUMERIC.FORWARD/law", "NUMERIC.FORWARD", Tie::same_seam},
     Edge{"NUMERIC.FORWARD/plain", "NUMERIC.FORWARD", Tie::same_seam},

@@ -107,18 +107,24 @@ std::string reasons(const Judgement& judged, Verdict wanted) {
   return nsa::join(parts, "; ");
 }
 
-// What a pass on a command of the user's own speaks of: the verdict on every step says it.
+// What a pass on something of the user's own speaks of: of a command the verdict on every step says it, of a kernel that on its
+// trials, which also says what was not tried.
 std::string scope_of(const Scenario& scenario, const Judgement& judged) {
   if (is_seen_from_outside(scenario, judged)) return "ended by itself";
   const std::size_t count = judged.verdicts.size();
   const std::string passed =
       std::to_string(count) + (count == 1 ? " check passed" : " checks passed");
-  const auto steps =
-      std::find_if(judged.verdicts.begin(), judged.verdicts.end(), [](const CheckResult& verdict) {
-        return verdict.check == kSaysScope;
-      });
-  const bool said = scenario.is_command() && steps != judged.verdicts.end();
-  return said ? steps->reason + "; " + passed : passed;
+  const auto said_by = [&](const char* check) {
+    return std::find_if(judged.verdicts.begin(),
+                        judged.verdicts.end(),
+                        [&](const CheckResult& verdict) { return verdict.check == check; });
+  };
+  const auto steps = said_by(kSaysScope);
+  if (scenario.is_command() && steps != judged.verdicts.end()) return steps->reason + "; " + passed;
+  const auto trials = said_by(kSaysTrials);
+  if (scenario.is_foreign() && trials != judged.verdicts.end())
+    return passed + ": " + trials->reason;
+  return passed;
 }
 
 // A launcher of the user's own may start the ranks again: the last life is judged, and the others are told.

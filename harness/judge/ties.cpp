@@ -243,6 +243,7 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
       return backward_place(effect) <= backward_place(cause) && on_rank(cause, effect);
     case Tie::same_param: return same_param(cause, effect);
     case Tie::other_weight: return other_weight(cause, effect);
+    case Tie::in_batches:
     case Tie::same_law: return false;  // sites alone do not tell
     case Tie::same_rank:
     case Tie::same_fact: return on_rank(cause, effect);
@@ -265,6 +266,9 @@ bool ties_sites(Tie tie, const Site& cause, const Site& effect) {
 
 bool ties(Tie tie, const Finding& cause, const Finding& effect) {
   if (tie == Tie::same_law) return same_law(cause, effect);
+  if (tie == Tie::in_batches) {
+    return effect.facts.contains("only") && same_tensor(cause.site, effect.site);
+  }
   return !explains_itself(tie, effect.site) && ties_sites(tie, cause.site, effect.site);
 }
 
@@ -280,6 +284,7 @@ const char* text_of(Tie tie) {
     case Tie::same_param: return "the same parameter";
     case Tie::same_rank: return "the same rank, not in an earlier step";
     case Tie::same_law: return "the same mistake, in other operations";
+    case Tie::in_batches: return "wrong in batches alone";
     case Tie::other_weight: return "the gradient of the weights that were taken";
     case Tie::same_fact: return "the same fact, told in other words";
     case Tie::one_side: return "on the ranks alone that differ from the others";

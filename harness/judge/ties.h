@@ -20,6 +20,7 @@ enum class Tie {
   same_rank,      // one rank, not earlier
   same_law,       // one rank, step and set of layers, and one law, with the same numbers
   other_weight,   // one layer, and the law of the cause takes what belongs to the effect's branch
+  in_batches,     // one tensor, and the effect is wrong in batches of several sequences alone
   same_fact,  // the same, where both say in other words what was seen once: a law of the effect explains nothing of its own
   one_side,   // the cause is on those ranks alone that differ from the others, not earlier
   each_its_own,        // a number that all ranks should share and each has for itself, not earlier

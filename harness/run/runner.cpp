@@ -131,7 +131,7 @@ class CaseRun {
   std::string run_processes() {
     try {
       const std::string reason = case_.scenario.is_command() ? run_command() : run_ranks();
-      if (!well_ || (interrupted() == 0 && !case_.scenario.has_twin())) return reason;
+      if (!well_ || (interrupted() == 0 && !wants_twin())) return reason;
       if (interrupted() == 0) return run_twin();
     } catch (...) {
       (void)end_left_behind(mark_);
@@ -139,6 +139,11 @@ class CaseRun {
     }
     record(Stopped{"interrupted", "before the twin was started", now_ms()});
     return "interrupted";
+  }
+
+  [[nodiscard]] bool wants_twin() {
+    if (options_.first_wrong) trial_ = options_.first_wrong();
+    return trial_.has_value() || case_.scenario.has_twin();
   }
 
   [[nodiscard]] std::int64_t now_ms() const { return monotonic_ms() - origin_ms_; }
@@ -182,6 +187,7 @@ class CaseRun {
     option("--case", case_file_);
     if (process == kTwin) {
       request.argv.emplace_back("--twin");
+      if (trial_) option("--trial", std::to_string(*trial_));
     } else {
       option("--rank", std::to_string(process));
     }
@@ -357,6 +363,7 @@ class CaseRun {
   Listener listener_;
   EventSink sink_;
   std::vector<std::string> error_files_;  // what each process writes on its stderr
+  std::optional<int> trial_;              // that the twin of a foreign kernel calls
   int life_ = 0;                          // of the ranks that run
   bool killed_ = false;                   // as the scenario asks, in the life before
   bool well_ = false;

@@ -10,11 +10,13 @@
 //
 // In the case's folder: case.json, the events with their hash (run_folder.h), rank_N.out and rank_N.err, twin.out, twin.err; of a
 // command command.out and command.err.
-// The twin runs when every rank ended well (Done, exit 0) and nothing was stopped.
+// The twin runs when every rank ended well (Done, exit 0) and nothing was stopped. That of a foreign kernel is its process once
+// more, which calls one trial alone.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -50,7 +52,7 @@ struct RunnerOptions {
   std::string
       texts;  // folder for the texts of training, one file a content for all cases of a run; "": `folder`
   const std::atomic<int>* interrupted = nullptr;  // a signal number once the user wants to stop
-  const std::atomic<int>* asked = nullptr;  // grows whenever the user asks who stands where
+  const std::atomic<int>* asked = nullptr;        // grows whenever the user asks who stands where
   // Signals that the user sends to this program and means for a command, as bits 1 << number: they are passed on and taken out.
   std::atomic<std::uint64_t>* pass_on = nullptr;
   MemoryWitness memory;
@@ -60,6 +62,8 @@ struct RunnerOptions {
   // Of a command: two descriptors, for what it writes to stdout and stderr while the disk of the record is full; none: it is lost.
   std::vector<int> live;
   FramesOf frames_of;  // of processes of a command
+  // Of a foreign kernel, asked when its process has ended well: the trial that a fresh process calls alone, as the twin.
+  std::function<std::optional<int>()> first_wrong;
   // What is wrong with the machine's cards now and was not before this case: asked when a command has ended badly. None: no cards.
   std::function<std::vector<Fact>()> card_facts;
   // Deadlines and periods in milliseconds; a test shortens them.

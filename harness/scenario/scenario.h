@@ -66,6 +66,9 @@ struct KernelConfig {
   std::string lse = "none";  // of a second result: none, e or 2, the base of its logarithm
   bool gradients = true;
   std::string products = "narrow";  // in bf16 and fp16: what the probabilities are multiplied in
+  std::vector<std::int64_t> tile;   // of the kernel's own: lengths on both sides of each are tried
+  std::vector<std::string> widths;  // further ones that it takes, d_k and d_v: 32x16
+  bool thorough = false;  // lengths in the thousands, and each of them again with other numbers
 
   // Gives scores of blocks or chooses blocks: no gradients flow there.
   [[nodiscard]] bool chooses() const { return level == "score" || level == "select"; }
@@ -76,6 +79,11 @@ struct KernelConfig {
 
   bool operator==(const KernelConfig&) const = default;
 };
+// A text of KernelConfig::widths; nothing where it is none: 32x16.
+struct KernelWidths {
+  std::int64_t d_k, d_v;
+};
+[[nodiscard]] std::optional<KernelWidths> kernel_widths(const std::string& text);
 inline constexpr std::array kLevels = {
     "attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"};
 inline constexpr std::array kPicks = {"own", "external"};
@@ -84,6 +92,7 @@ inline constexpr std::array kPicksPer = {"group", "head"};
 inline constexpr std::array kPicksOrders = {"ascending", "any"};
 inline constexpr std::array kPicksTypes = {"int64", "int32"};
 inline constexpr std::array kLogarithms = {"none", "e", "2"};
+inline constexpr std::int64_t kLongestTile = 4096;  // twice that and more takes minutes on a CPU
 inline constexpr std::array kProducts = {"narrow", "wide"};
 
 // What kind `command` supervises: any command line of the user's own.

@@ -140,7 +140,22 @@ inline constexpr auto kKernelFields = [] {
       Field{"products",
             &K::products,
             "in bf16 and fp16 the probabilities are multiplied narrow (rounded first) or wide",
-            nsa::one_of(kProducts)}};
+            nsa::one_of(kProducts)},
+      Field{"tile",
+            &K::tile,
+            "ascending; sizes of the kernel's own tiles: lengths on both sides of each are tried",
+            nsa::within(2, kLongestTile),
+            {.sparse = true}},
+      Field{"widths",
+            &K::widths,
+            "further widths that it takes, d_k and d_v, such as 32x16: one trial each",
+            {},
+            {.type = "list", .initial = "[]", .sparse = true}},
+      Field{"thorough",
+            &K::thorough,
+            "lengths in the thousands, and each of them again with other numbers",
+            {},
+            {.sparse = true}}};
 }();
 
 inline constexpr auto kCommandFields = [] {

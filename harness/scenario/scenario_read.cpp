@@ -161,6 +161,11 @@ void check_kernel(const Scenario& scenario, const nsa::Location& where) {
   if (!kernel.own_block && kernel.picks == "own") {
     refuse_kernel(".own_block: found false, wanted it with picks external");
   }
+  for (const std::string& text : kernel.widths) {
+    if (kernel.chooses()) refuse_kernel(".widths: wanted with a level that has values");
+    if (kernel_widths(text)) continue;
+    refuse_kernel(".widths: found \"" + text + "\", wanted an even d_k and a d_v, such as 32x16");
+  }
   const bool names_a_block =
       kernel.sentinel >= 0 && kernel.sentinel < scenario.model.n_sel + 3;  // blocks of a trial
   if (names_a_block) {
@@ -340,6 +345,17 @@ void check_together(const Scenario& scenario, const YamlNode& root) {
 }
 
 }  // namespace
+
+std::optional<KernelWidths> kernel_widths(const std::string& text) {
+  constexpr std::int64_t kWidest = 4096;
+  const std::size_t cross = text.find('x');
+  if (cross == std::string::npos) return std::nullopt;
+  const auto d_k = nsa::parse_int(text.substr(0, cross));
+  const auto d_v = nsa::parse_int(text.substr(cross + 1));
+  const bool fits =
+      d_k && d_v && *d_k >= 2 && *d_k <= kWidest && *d_k % 2 == 0 && *d_v >= 1 && *d_v <= kWidest;
+  return fits ? std::optional(KernelWidths{*d_k, *d_v}) : std::nullopt;
+}
 
 bool Scenario::has_twin() const {
   constexpr std::array kWithTwin = {"matches_twin",

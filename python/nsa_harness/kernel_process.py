@@ -107,7 +107,7 @@ class Kernel:
         groups = self.model["n_kv_groups"]
         blocks = -(-rows[2] // self.model["l_sel"])
         shape = {
-            "o": (rows[0], rows[1], rows[2], self.model["d_v"]),
+            "o": tuple(tensors["do"].shape) if self.gives == "o" else (),
             "scores": (rows[0], groups, rows[2], blocks),
             "blocks": (rows[0], groups, rows[2], self.model["n_sel"]),
         }[self.gives]
@@ -196,22 +196,26 @@ def told_with_its_trial(error, trial, given):
     return "\n".join([f"{first} (in the trial {trial}{': ' + shapes if shapes else ''})", *rest])
 
 
-def serve(kernel, scenario, folder, channel):
+def serve(kernel, scenario, folder, channel, only=None):
+    """Calls the kernel with every trial, in their order; with `only` once with the trial of this number, as the twin of a process that
+    has called it with all."""
     from nsa_harness import tensors
 
-    os.makedirs(os.path.join(folder, "rank_0"), exist_ok=True)
+    own = "rank_0" if only is None else "twin_of_0"
+    os.makedirs(os.path.join(folder, own), exist_ok=True)
     calls = 0
-    for number, name in enumerate(sorted(os.listdir(os.path.join(folder, "trials")))):
-        inputs, said = tensors.read(os.path.join(folder, "trials", name))
+    trials = {int(name.partition(".")[0]): name for name in os.listdir(os.path.join(folder, "trials"))}
+    for number in sorted(trials) if only is None else [only]:
+        inputs, said = tensors.read(os.path.join(folder, "trials", trials[number]))
         kernel.trial = said["trial"]
-        for call in range(1, int(said["calls"]) + 1):
+        for call in range(1, int(said["calls"]) + 1 if only is None else 2):
             results, written = kernel.run(inputs, said["gaps"] == "1", channel)
             calls += 1
             for tensor, count in written.items():
                 if count:
                     channel.write("mutation", step=1, layer=-1, seam=scenario["kernel"]["level"], tensor=tensor, elements=count)
             channel.enter("record")
-            path = f"rank_0/outputs_{number:02d}_{call}.safetensors"
+            path = f"{own}/outputs_{number:02d}_{call}.safetensors"
             tensors.write(os.path.join(folder, path), results)
             channel.write(
                 "artefact",
@@ -223,7 +227,8 @@ def serve(kernel, scenario, folder, channel):
                 bytes=os.path.getsize(os.path.join(folder, path)),
             )
             channel.moved()
-    channel.write("fact", name="mutations_watched", value=str(calls))
+    if only is None:
+        channel.write("fact", name="mutations_watched", value=str(calls))
 
 
 def say_hello(case, channel):
@@ -244,8 +249,12 @@ def say_hello(case, channel):
 
 def main():
     parser = argparse.ArgumentParser()
-    for option in ("case", "folder", "clock-origin-ms", "rank", "world", "port", "listen-fd"):
+    for option in ("case", "folder", "clock-origin-ms", "world", "port"):
         parser.add_argument("--" + option, required=True)
+    for option in ("rank", "listen-fd"):  # of no use to one process
+        parser.add_argument("--" + option)
+    parser.add_argument("--twin", action="store_true")
+    parser.add_argument("--trial", type=int)  # of the twin
     asked = parser.parse_args()
     os.environ[SERVING] = "1"
     die_with_the_controller()
@@ -261,7 +270,7 @@ def main():
         channel.moved()
         torch.manual_seed(case["scenario"].get("seed", 0))
         kernel = Kernel(case["scenario"], torch)
-        serve(kernel, case["scenario"], asked.folder, channel)
+        serve(kernel, case["scenario"], asked.folder, channel, asked.trial if asked.twin else None)
     except BaseException as error:  # whatever ends the user's code is told
         traceback.print_exc()
         channel.write(

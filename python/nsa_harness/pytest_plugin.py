@@ -8,6 +8,10 @@ from nsa_harness import SpecError, validate
 _told = pytest.StashKey[list]()  # verdicts of this session
 
 
+def pytest_addoption(parser):
+    parser.addoption("--nsa-thorough", action="store_true", help="nsa_validate tries lengths in the thousands: a minute for each case on a CPU")
+
+
 @pytest.fixture
 def nsa_validate(request, record_property):
     """nsa_validate(fn, spec) is validate(fn, spec), and fails the test unless every case passed. Gives the Verdict."""
@@ -15,6 +19,7 @@ def nsa_validate(request, record_property):
 
     def judge(fn, spec, **options):
         __tracebackhide__ = True
+        options.setdefault("thorough", request.config.getoption("--nsa-thorough"))
         try:
             verdict = validate(fn, spec, **options)
         except SpecError as error:

@@ -34,7 +34,7 @@ class SpecError(ValueError):
     """The spec contradicts itself, or the callable cannot be handed to another process."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Spec:
     """See docs/your-kernel.md. B, S, H, G: batch, sequence, query heads, key/value groups."""
 
@@ -52,6 +52,8 @@ class Spec:
     lse: str | None = None  # base of the logarithm where fn returns (out, lse): "e" or "2"
     gradients: bool = True  # its backward is judged; score and select have none
     products: str = "narrow"  # in bf16 and fp16 the probabilities are rounded before they meet the values; or "wide"
+    tile: tuple = ()  # sizes of its own tiles, or one size: lengths on both sides of each are tried
+    widths: tuple = ()  # further pairs (d_k, d_v) that it takes: one trial each
     seconds: float = 300.0  # then a case is ended
     seed: int = 0
     # attend_sel: keys of the chosen blocks, up to the query's own position; select: the choice of them
@@ -79,7 +81,14 @@ class Spec:
         dtypes = self.dtypes
         object.__setattr__(self, "dtypes", (dtypes,) if isinstance(dtypes, str) else tuple(dtypes))
         object.__setattr__(self, "layout", str(self.layout).lower().replace("t", "s"))
+        object.__setattr__(self, "tile", _sizes(self.tile))
+        object.__setattr__(self, "widths", _pairs(self.widths))
         _check(self)
+
+    def __repr__(self):
+        """Code that makes an equal one. What has its default is left out."""
+        said = [field for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        return f"nsa_harness.Spec({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in said)})"
 
     @staticmethod
     def of(spec):
@@ -102,7 +111,7 @@ class Spec:
         """One Spec for each of its cases."""
         return [dataclasses.replace(self, dtypes=(dtype,)) for dtype in self.dtypes]
 
-    def document(self, name, callable_name, origin=""):
+    def document(self, name, callable_name, origin="", thorough=False):
         """The scenario that says the same. JSON is YAML. `origin` is the folder or script that holds the callable, "" if any Python
         imports it."""
         document = {
@@ -136,11 +145,32 @@ class Spec:
         }
         if origin:
             document["kernel"]["from"] = origin
+        if self.tile:
+            document["kernel"]["tile"] = list(self.tile)
+        if self.widths:
+            document["kernel"]["widths"] = [f"{d_k}x{d_v}" for d_k, d_v in self.widths]
+        if thorough:
+            document["kernel"]["thorough"] = True
         if len(self.dtypes) > 1:
             document["axes"] = {"training.precision": list(self.dtypes)}
         else:
             document["training"]["precision"] = self.dtypes[0]
         return document
+
+
+def _sizes(value):
+    """Ascending, each once; one number is a list of one. What is no list of numbers stays what it is, and is refused."""
+    sizes = value if isinstance(value, (tuple, list, set)) else (value,)
+    return tuple(sorted(set(sizes))) if all(_is_whole(size) for size in sizes) else value
+
+
+def _pairs(value):
+    listed = isinstance(value, (tuple, list)) and all(isinstance(pair, (tuple, list)) for pair in value)
+    return tuple(tuple(pair) for pair in value) if listed else value
+
+
+def _is_whole(value):
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _refuse(field, found, wanted):
@@ -181,10 +211,25 @@ def _check(spec):
         _refuse("seconds", spec.seconds, "a number above 0")
     if isinstance(spec.seed, bool) or not isinstance(spec.seed, int) or abs(spec.seed) >= 2**63:
         _refuse("seed", spec.seed, "a whole number of at most 63 bits")
+    if not isinstance(spec.tile, tuple) or not all(2 <= size <= 4096 for size in spec.tile):
+        _refuse("tile", spec.tile, "a whole number from 2 to 4096, or several")
+    _check_widths(spec)
     for field in ("gradients", "window_counts_self"):
         if not isinstance(getattr(spec, field), bool):
             _refuse(field, getattr(spec, field), "True or False")
     _check_level(spec)
+
+
+def _check_widths(spec):
+    if spec.widths and "d_v" not in REQUIRED[spec.level]:
+        raise SpecError(f"spec: widths belongs to levels with values, but level is {spec.level}")
+    wanted = "pairs of an even d_k and a d_v, such as ((32, 16),), other than d_k and d_v"
+    if not isinstance(spec.widths, tuple) or len(set(spec.widths)) != len(spec.widths):
+        _refuse("widths", spec.widths, wanted)
+    for pair in spec.widths:
+        sizes = isinstance(pair, tuple) and len(pair) == 2 and all(_is_whole(size) and 0 < size <= 4096 for size in pair)
+        if not sizes or pair[0] % 2 or pair == (spec.d_k, spec.d_v):
+            _refuse("widths", pair, wanted)
 
 
 def _check_level(spec):

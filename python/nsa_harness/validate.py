@@ -61,9 +61,10 @@ class Verdict:
         return "\n".join([str(case) for case in self.cases] + [self.report])
 
 
-def validate(fn, spec, *, out=None, db=None):
+def validate(fn, spec, *, thorough=False, out=None, db=None):
     """Judges `fn` (a callable that another process can import, or "module:name") against `spec`: a Spec or a dict.
 
+    `thorough` tries lengths in the thousands, and takes a minute for each case on a CPU.
     `out` is the folder for this run's folder, `db` the database; without them they lie in your data folder.
     Raises SpecError where spec or callable cannot be used, RuntimeError where the harness itself could not run."""
     if os.environ.get(SERVING):
@@ -74,7 +75,7 @@ def validate(fn, spec, *, out=None, db=None):
     spec = Spec.of(spec)
     callable_name, origin = locate(fn)
     name = re.sub(r"[^a-z0-9_]", "_", callable_name.split(":")[1].lower())[:64]
-    path = _kept(name, json.dumps(spec.document(name, callable_name, origin), indent=1), db)
+    path = _kept(name, json.dumps(spec.document(name, callable_name, origin, thorough), indent=1), db)
     command = [program.path(), "run", path, "--json"]
     command += ["--out", out] if out else []
     command += ["--db", db] if db else []

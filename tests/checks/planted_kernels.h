@@ -4,6 +4,7 @@
 
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/foreign/trials.h"
+#include "nsa/base/hash.h"
 #include "tests/checks/planted_case.h"
 
 namespace fixtures {
@@ -44,6 +45,11 @@ struct PlantedKernel {
   int slots = 3;                      // of a list
   bool queries_begin_again =
       false;  // in the forward, from the largest power of two below their number on
+  std::vector<std::int64_t> rows = {};  // that trials of as many positions judge; none: all
+  bool gradient_elsewhere = false;      // than in these rows
+  std::int64_t longest = 60;  // trials of more positions are not on record: loops are slow
+  int fresh = -1;             // the trial that a fresh process has called alone
+  bool spoils_fresh = false;  // what is spoilt is also wrong there
 };
 
 inline bool right_key(const harness::Scenario& s,
@@ -321,8 +327,12 @@ inline KernelTensors results_of(const harness::Scenario& s,
   return k;
 }
 
-inline void write_kernel_outputs(
-    Healthy& h, const std::string& level, const KernelTensors& k, int trial, int call) {
+inline void write_kernel_outputs(Healthy& h,
+                                 const std::string& level,
+                                 const KernelTensors& k,
+                                 int trial,
+                                 int call,
+                                 int process = 0) {
   std::vector<nsa::TensorToWrite> tensors;
   std::vector<const char*> names = {"o", "dq", "dk", "dv", "lse"};
   if (level == "score") names = {"scores"};
@@ -342,13 +352,42 @@ inline void write_kernel_outputs(
   row.step = call;
   row.name = harness::checks::kKernelOutputs;
   row.layer = trial;
-  row.path =
-      "rank_0/outputs_" + std::to_string(trial) + "_" + std::to_string(call) + ".safetensors";
+  row.path = std::string(process == kTwin ? "twin_of_0" : "rank_0") + "/outputs_" +
+             std::to_string(trial) + "_" + std::to_string(call) + ".safetensors";
   const std::filesystem::path path = std::filesystem::path(h.evidence.folder) / row.path;
   std::filesystem::create_directories(path.parent_path());
   nsa::write_safetensors(path, tensors);
   row.bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
-  put(h.evidence.artefacts, 0, row);
+  put(h.evidence.artefacts, process, row);
+}
+
+// The trial with these rows alone judged; with `gradient` they alone get one.
+inline void keep_rows(const std::string& path,
+                      const std::vector<std::int64_t>& rows,
+                      harness::Artefact& artefact,
+                      bool gradient = true) {
+  const nsa::SafetensorsFile file(path);
+  if (rows.empty() || file.at("do").shape[2] <= rows.back()) return;
+  std::map<std::string, std::string> said = file.metadata();
+  said[harness::kJudgedRows].clear();
+  for (const std::int64_t row : rows) said[harness::kJudgedRows] += std::to_string(row) + " ";
+  const nsa::TensorView& view = file.at("do");
+  std::vector<double> d_o = nsa::to_doubles(view);
+  for (std::size_t i = 0; i < d_o.size(); ++i) {
+    const std::int64_t row = static_cast<std::int64_t>(i) / view.shape[3] % view.shape[2];
+    if (gradient && std::find(rows.begin(), rows.end(), row) == rows.end()) d_o[i] = 0.0;
+  }
+  std::vector<std::vector<std::byte>> kept;
+  std::vector<nsa::TensorToWrite> tensors;
+  for (const auto& [name, one] : file.tensors()) {
+    const auto bytes = name == "do" ? std::as_bytes(std::span(d_o)) : one.bytes;
+    kept.emplace_back(bytes.begin(), bytes.end());
+    tensors.push_back({name, one.dtype, one.shape, {}});
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) tensors[i].bytes = kept[i];
+  nsa::write_safetensors(path, tensors, said);
+  artefact.bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
+  artefact.hash = nsa::hash_file(path);
 }
 
 inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
@@ -367,9 +406,17 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
   s.model.n_sel = planted.slots;
   s.model.w = 6;
   h.evidence.artefacts.clear();
-  for (const harness::Artefact& row : harness::write_trials(s, h.evidence.folder)) {
-    put(h.evidence.artefacts, kController, row, 1);
+  for (harness::Artefact& row : harness::write_trials(s, h.evidence.folder)) {
+    keep_rows(h.evidence.folder + "/" + row.path, planted.rows, row, !planted.gradient_elsewhere);
     const nsa::SafetensorsFile inputs(h.evidence.folder + "/" + row.path);
+    const char* const first = inputs.contains("q") ? "q" : "scores";
+    if (inputs.at(first).shape[2] > planted.longest) continue;
+    put(h.evidence.artefacts, kController, row, 1);
+    if (row.layer == planted.fresh) {
+      KernelTensors alone = results_of(s, planted, inputs);
+      if (planted.spoils_fresh) planted.spoil(inputs.metadata().at("trial"), 1, alone);
+      write_kernel_outputs(h, planted.level, alone, row.layer, 1, kTwin);
+    }
     for (int call = 1; call <= std::stoi(inputs.metadata().at("calls")); ++call) {
       KernelTensors results = results_of(s, planted, inputs);
       planted.spoil(inputs.metadata().at("trial"), call, results);
@@ -511,6 +558,21 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      "OVERFLOW.INDEX",
      R"({"op":"attend_win","detail":{"law":"offsets_begin_again"}})",
      {.queries_begin_again = true});
+  const auto in_batches = [](const char* tensor) {
+    return [=](const std::string&, int, KernelTensors& t) {
+      if (t.size("o", 0) > 1) t.at(tensor, 1, 0, 3, 0) += 1.0;
+    };
+  };
+  of(is_oracle,
+     "one sequence of each batch",
+     "NUMERIC.FORWARD",
+     R"({"op":"attend_win","sequence":1})",
+     {.spoil = in_batches("o")});
+  of(is_oracle,
+     "one sequence of each batch in the backward",
+     "NUMERIC.GRADIENT",
+     R"({"op":"attend_win","sequence":1})",
+     {.spoil = in_batches("dk")});
   of(is_oracle,
      "NaNs from memory between the rows",
      "NUMERIC.FORWARD",
@@ -598,7 +660,7 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
   const auto other_calls = [](double second, double future) {
     return [=](const std::string& trial, int call, KernelTensors& t) {
       if (trial == "normal" && call == 2) t.at("o", 0, 0, 0, 0) += second;
-      if (trial == "other_future") t.at("o", 0, 0, 1, 0) += future;
+      if (trial == "other_future") t.at("o", 1, 0, 1, 0) += future;
     };
   };
   adder(causal,
@@ -617,15 +679,31 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      "CAUSALITY.LEAK",
      R"({"op":"select","phase":"forward"})",
      {.level = "select", .spoil = [](const std::string& trial, int, KernelTensors& t) {
-        if (trial == "other_future") t.blocks.front() = 1;
+        if (trial == "other_future") t.blocks[t.blocks.size() / 2] = 1;  // of sequence 1
       }});
+  const auto in_other_trial = [](const std::string& wanted, auto change) {
+    return [=](const std::string& trial, int, KernelTensors& t) {
+      if (trial == wanted) change(t);
+    };
+  };
+  of(causal,
+     "takes something from another sequence of the batch",
+     "CAUSALITY.LEAK",
+     R"({"op":"attend_win","phase":"forward","sequence":1,"rows":[5]})",
+     {.spoil = in_other_trial("other_sequence_0",
+                              [](KernelTensors& t) { t.at("o", 1, 0, 5, 0) += 1e-3; })});
+  of(causal,
+     "gives a gradient to another sequence of the batch",
+     "CAUSALITY.LEAK",
+     R"({"op":"attend_win","phase":"backward","sequence":0,"rows":[5]})",
+     {.spoil = in_other_trial("other_sequence_0",
+                              [](KernelTensors& t) { t.at("dk", 0, 0, 5, 0) = 1e-3; })});
   of(causal,
      "gives gradients to what comes after",
      "CAUSALITY.LEAK",
-     R"({"op":"attend_win","phase":"backward"})",
-     {.spoil = [](const std::string&, int, KernelTensors& t) {
-       t.values.at("dk").back() = 1e-30;
-     }});
+     R"({"op":"attend_win","phase":"backward","sequence":1})",
+     {.spoil = in_other_trial("other_future",
+                              [](KernelTensors& t) { t.values.at("dk").back() = 1e-30; })});
   adder(causal,
         "NaNs in the backward, whatever the future",
         Verdict::pass,

@@ -36,7 +36,7 @@ Scenario scenario_of(const std::string& level, nsa::Precision precision = nsa::P
   return scenario;
 }
 
-// Visits position, numbers of both tensors at it.
+// Visits sequence and position, and whether the numbers of both tensors are the same at it.
 template <typename Visit>
 void for_each_row(const nsa::TensorView& a, const nsa::TensorView& b, Visit visit) {
   const std::vector<double> x = nsa::to_doubles(a);
@@ -47,7 +47,8 @@ void for_each_row(const nsa::TensorView& a, const nsa::TensorView& b, Visit visi
     const bool same = std::equal(x.begin() + begin,
                                  x.begin() + begin + static_cast<std::ptrdiff_t>(width),
                                  y.begin() + begin);
-    visit(static_cast<std::int64_t>(row) % a.shape[2], same);
+    const auto number = static_cast<std::int64_t>(row);
+    visit(number / a.shape[2] / a.shape[1], number % a.shape[2], same);
   }
 }
 
@@ -84,34 +85,73 @@ TEST_P(Trials, AreTheSameForASeedAndOthersForAnother) {
   }
 }
 
-TEST_P(Trials, AnotherFutureChangesEveryKeyAfterThePositionAndNoneBeforeIt) {
+TEST_P(Trials, APerturbationChangesOneSequenceFromAPositionOnAndNothingElse) {
   const Scenario scenario = scenario_of(GetParam());
   const auto rows = write_trials(scenario, folder("a"));
-  const SafetensorsFile plain = file(rows, "normal");
-  const SafetensorsFile other = file(rows, "other_future");
-  const std::int64_t first = std::stoll(other.metadata().at("first"));
   const bool compressed = GetParam() == "attend_cmp" || GetParam() == "score";
-  int before = 0;
-  int after = 0;
-  for (const char* name : {"q", "k", "v", "scores", "gates"}) {
-    if (!plain.contains(name)) continue;
-    for_each_row(plain.at(name), other.at(name), [&](std::int64_t row, bool same) {
-      const bool of_keys = std::string(name) == "k" || std::string(name) == "v";
-      const std::int64_t last =
-          compressed && of_keys ? row * scenario.model.d + scenario.model.l - 1 : row;
-      EXPECT_EQ(same, last < first) << name << " at " << row;
-      ++(same ? before : after);
-    });
+  std::set<std::pair<std::string, std::string>> changed;  // sequence, first position
+  for (const Artefact& row : rows) {
+    const SafetensorsFile other((folder_ / "a") + "/" + row.path);
+    if (!other.metadata().contains("perturbed_of")) continue;
+    const std::size_t of = std::stoul(other.metadata().at("perturbed_of"));
+    const SafetensorsFile plain((folder_ / "a") + "/" + rows.at(of).path);
+    const std::int64_t first = std::stoll(other.metadata().at("first"));
+    const std::int64_t sequence = std::stoll(other.metadata().at("sequence"));
+    changed.insert({other.metadata().at("sequence"), first == 0 ? "all" : "some"});
+    for (const char* name : {"q", "k", "v", "scores", "gates"}) {
+      if (!plain.contains(name)) continue;
+      for_each_row(plain.at(name), other.at(name), [&](std::int64_t b, std::int64_t at, bool same) {
+        const bool of_keys = std::string(name) == "k" || std::string(name) == "v";
+        const std::int64_t last =
+            compressed && of_keys ? at * scenario.model.d + scenario.model.l - 1 : at;
+        EXPECT_EQ(same, b != sequence || last < first) << name << " at " << b << ", " << at;
+      });
+    }
+    if (!other.contains("do") || other.metadata().contains(harness::kJudgedRows)) continue;
+    const std::vector<double> d_o = nsa::to_doubles(other.at("do"));
+    const std::vector<std::int64_t> shape = other.at("do").shape;
+    for (std::size_t i = 0; i < d_o.size(); ++i) {
+      const auto vector = static_cast<std::int64_t>(i) / shape[3];
+      const bool late = vector % shape[2] >= first && vector / shape[2] / shape[1] == sequence;
+      EXPECT_EQ(d_o[i] == 0.0, late) << i;
+    }
   }
-  EXPECT_GT(before, 0);
-  EXPECT_GT(after, 0);
-  if (!other.contains("do")) return;
-  const std::vector<double> d_o = nsa::to_doubles(other.at("do"));
-  const auto width = static_cast<std::size_t>(scenario.model.d_v);
-  for (std::size_t i = 0; i < d_o.size(); ++i) {
-    const auto row = static_cast<std::int64_t>(i / width) % other.at("do").shape[2];
-    EXPECT_EQ(d_o[i] == 0.0, row >= first) << i;
+  const std::set<std::pair<std::string, std::string>> wanted = {
+      {"0", "all"}, {"1", "all"}, {"1", "some"}, {"0", "some"}};
+  EXPECT_EQ(changed, wanted);
+}
+
+TEST_P(Trials, OnlyJudgedRowsGetAGradient) {
+  Scenario scenario = scenario_of(GetParam());
+  scenario.kernel.gradients = !scenario.kernel.chooses();
+  scenario.model.d_v = 256;  // rows are dear
+  scenario.model.w = 100;
+  scenario.model.l_sel = 16;
+  scenario.model.n_sel = 8;
+  int drawn = 0;
+  for (const Artefact& row : write_trials(scenario, folder("a"))) {
+    const SafetensorsFile file((folder_ / "a") + "/" + row.path);
+    const auto said = file.metadata().find(harness::kJudgedRows);
+    if (said == file.metadata().end()) continue;
+    ++drawn;
+    const std::string rows = " " + said->second + " ";
+    const nsa::TensorView& view = file.at("do");
+    const std::vector<double> d_o = nsa::to_doubles(view);
+    std::set<std::int64_t> with;
+    for (std::size_t i = 0; i < d_o.size(); ++i) {
+      if (d_o[i] == 0.0) continue;
+      with.insert(static_cast<std::int64_t>(i) / view.shape[3] % view.shape[2]);
+    }
+    for (const std::int64_t at : with) {
+      EXPECT_NE(rows.find(" " + std::to_string(at) + " "), std::string::npos) << at;
+    }
+    const bool whole = !file.metadata().contains("first");
+    for (const std::int64_t edge : {std::int64_t{63}, std::int64_t{64}, view.shape[2] - 1}) {
+      if (edge >= view.shape[2] || !whole) continue;
+      EXPECT_TRUE(with.contains(edge)) << edge << " of " << view.shape[2];
+    }
   }
+  EXPECT_EQ(drawn > 0, !scenario.kernel.chooses());
 }
 
 TEST_P(Trials, ASequenceAloneIsTheLastOfTheBatch) {
@@ -143,10 +183,119 @@ TEST_P(Trials, HaveALengthAtBothSidesOfTheEdge) {
   }
 }
 
+TEST_P(Trials, HaveLengthsAtBothSidesOfTilesAndOfTheUsersOwn) {
+  Scenario scenario = scenario_of(GetParam());
+  scenario.kernel.tile = {96};
+  const auto lengths_of = [](const Scenario& one) {
+    std::set<std::int64_t> lengths;
+    for (const harness::KernelTrial& trial : kernel_trials(one)) lengths.insert(trial.length);
+    return lengths;
+  };
+  const std::set<std::int64_t> lengths = lengths_of(scenario);
+  for (const std::int64_t edge : {64, 96, 128, 192, 256}) {
+    for (std::int64_t length = edge - 1; length <= edge + 1; ++length) {
+      EXPECT_TRUE(lengths.contains(length)) << length;
+    }
+  }
+  EXPECT_LT(*lengths.rbegin(), 2000);
+  scenario.kernel.thorough = true;
+  const std::set<std::int64_t> thorough = lengths_of(scenario);
+  for (const std::int64_t length : {1023, 1025, 4161}) EXPECT_TRUE(thorough.contains(length));
+}
+
+// A plain kernel holds all scores at once.
+TEST_P(Trials, OfManyHeadsAreShortEnoughForAPlainKernel) {
+  Scenario scenario = scenario_of(GetParam());
+  scenario.model.n_heads = 256;
+  scenario.kernel.thorough = true;
+  for (const harness::KernelTrial& trial : kernel_trials(scenario)) {
+    EXPECT_LE(256 * trial.length * trial.length / (GetParam() == "select" ? 512 : 1),
+              (std::int64_t{1} << 27) * 16)
+        << trial.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Levels,
     Trials,
     testing::Values("attend_sel", "attend_win", "attend_cmp", "score", "select", "attention"));
+
+TEST(TrialScores, HaveManyCandidatesForAList) {
+  const Scenario scenario = scenario_of("select");
+  std::int64_t most = 0;
+  for (const harness::KernelTrial& trial : kernel_trials(scenario)) {
+    most = std::max(most, trial.length / scenario.model.l_sel);
+  }
+  EXPECT_GT(most, 16 * scenario.model.n_sel);
+}
+
+TEST(TrialScores, LieWithinAnOctaveAndWithinUnitsOfEachOther) {
+  for (const nsa::Precision precision :
+       {nsa::Precision::fp64, nsa::Precision::fp32, nsa::Precision::bf16, nsa::Precision::fp16}) {
+    const Scenario scenario = scenario_of("select", precision);
+    const double unit = harness::unit_above_one(harness::dtype_of(precision));
+    const fakes::TempFolder folder;
+    int trials = 0;
+    for (const Artefact& row : write_trials(scenario, folder.path())) {
+      const SafetensorsFile file(folder.path() + "/" + row.path);
+      const std::string& name = file.metadata().at("trial");
+      if (name != "octave" && name != "units") continue;
+      ++trials;
+      const std::vector<double> scores = nsa::to_doubles(file.at("scores"));
+      std::set<double> unlike;
+      for (const double score : scores) {
+        if (score == 0.0) continue;  // of a block that begins after the query
+        EXPECT_GE(score, 1.0);
+        EXPECT_LT(score, 2.0);
+        EXPECT_LE(score, name == "units" ? 1.0 + 100.0 * unit : 2.0);
+        unlike.insert(score);
+      }
+      EXPECT_GE(unlike.size(), 100U) << name << " in " << nsa::name_of(precision);
+    }
+    EXPECT_EQ(trials, 2);
+  }
+}
+
+TEST(TrialValues, AreAsLargeAsTheTypeHolds) {
+  for (const auto& [precision, least, most] :
+       std::vector<std::tuple<nsa::Precision, double, double>>{
+           {nsa::Precision::fp16, 0x1p15, 65504.0},
+           {nsa::Precision::bf16, 0x1p100, 0x1p127},
+           {nsa::Precision::fp32, 0x1p100, 0x1p127},
+           {nsa::Precision::fp64, 0x1p900, 0x1p1022}}) {
+    const Scenario scenario = scenario_of("attend_win", precision);
+    const fakes::TempFolder folder;
+    for (const Artefact& row : write_trials(scenario, folder.path())) {
+      const SafetensorsFile file(folder.path() + "/" + row.path);
+      if (file.metadata().at("trial") != "just_held") continue;
+      for (const double value : nsa::to_doubles(file.at("v"))) {
+        EXPECT_GE(std::abs(value), least);
+        EXPECT_LE(std::abs(value), most);
+      }
+      const std::vector<double> d_o = nsa::to_doubles(file.at("do"));
+      const double largest = std::abs(*std::max_element(
+          d_o.begin(), d_o.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
+      EXPECT_GT(largest, 0.0);
+      EXPECT_LT(largest * least, 0x1p10) << "products that float16 holds";
+    }
+  }
+}
+
+TEST(TrialWidths, AreThoseThatTheUserNames) {
+  Scenario scenario = scenario_of("attend_win");
+  scenario.kernel.widths = {"12x10"};
+  const fakes::TempFolder folder;
+  int trials = 0;
+  for (const Artefact& row : write_trials(scenario, folder.path())) {
+    const SafetensorsFile file(folder.path() + "/" + row.path);
+    const bool other = file.metadata().contains(harness::kWidths);
+    trials += other ? 1 : 0;
+    EXPECT_EQ(file.at("k").shape[3], other ? 12 : scenario.model.d_k);
+    EXPECT_EQ(file.at("v").shape[3], other ? 10 : scenario.model.d_v);
+    EXPECT_EQ(file.at("do").shape[3], file.at("v").shape[3]);
+  }
+  EXPECT_EQ(trials, 1);
+}
 
 TEST(TrialScores, HaveTiesAndAreZeroWhereTheBlockBeginsAfterTheQuery) {
   const Scenario scenario = scenario_of("select");
@@ -279,7 +428,7 @@ TEST_P(HeldBy, WhatIsDrawnReadsBackAsItWasDrawn) {
         harness::held_by(dtype, std::ldexp(draws.normal(i), static_cast<int>(i % 13) - 6)));
     EXPECT_NEAR(values.back(),
                 std::ldexp(draws.normal(i), static_cast<int>(i % 13) - 6),
-                0x1p-8 * std::abs(values.back()) + 0x1p-10);
+                0x1p-8 * std::abs(values.back()) + 0x1p-14);
   }
   const std::vector<std::byte> bytes = harness::encoded(dtype, values);
   EXPECT_EQ(nsa::to_doubles({dtype, {2000}, bytes, "test"}), values);

@@ -88,6 +88,15 @@ TABLE = [
     (kernels.attention_keys_of_sel_for_win, dict(WHOLE, keys="separate"), "FAIL", "NUMERIC.FORWARD", "win", False),
     (kernels.attention_first_blocks, WHOLE, "FAIL", "NUMERIC.FORWARD", "sel", False),
     (kernels.attention_detached_averages, WHOLE, "FAIL", "NUMERIC.GRADIENT", "cmp", False),
+    (kernels.win_wrong_from_64, WIN, "FAIL", "NUMERIC.FORWARD", "length_65", True),
+    (kernels.sel_wrong_from_128, SEL, "FAIL", "NUMERIC.FORWARD", "length_129", False),
+    (kernels.attention_wrong_from_128, WHOLE, "FAIL", "NUMERIC.FORWARD", "length_129", False),
+    (kernels.win_takes_from_first_sequence, WIN, "FAIL", "CAUSALITY.LEAK", "of sequence 1 where sequence 0 changed", True),
+    (kernels.sel_keeps_picks, SEL, "FAIL", "NUMERIC.FORWARD", "is right alone, as the first call of a fresh process", True),
+    (kernels.win_sums_in_half, dict(WIN, dtypes="fp16"), "FAIL", "NAN.ORIGIN", "just_held", True),
+    (kernels.select_by_all_digits, dict(CHOICE, dtypes=ALL_TYPES), "PASS", "", "", False),
+    (kernels.select_by_digits, CHOICE, "FAIL", "SELECTION.WRONG", "units", True),
+    (kernels.win_right, dict(WIN, widths=((16, 4), (4, 16)), tile=(48, 96)), "PASS", "", "", False),
     (kernels.sel_detached_keys, SEL, "FAIL", "GRAD.MISSING", "no dk came back", True),
     (kernels.win_summed_in_any_order, WIN, "PASS", "", "", True),
     (kernels.wrong_shape, WIN, "CRASH", "CRASH.EXCEPTION", "found shape", True),
@@ -130,6 +139,27 @@ class Validate(unittest.TestCase):
                 if code:
                     self.assertIn(code, codes, str(verdict))
                     self.assertIn(words, text, str(verdict))
+
+    def test_a_pass_says_what_was_tried_and_what_was_not(self):
+        row = (kernels.win_wrong_from_1000, WIN)
+        with tempfile.TemporaryDirectory() as folder:
+            verdict = nsa_harness.validate(*row, out=folder, db=os.path.join(folder, "runs.db"))
+        self.assertTrue(verdict, str(verdict))
+        for words in ("trials in fp32, lengths 1 to 257, d_k and d_v 8 and 6, batches up to 2", "not tried: lengths above 257, other widths"):
+            self.assertIn(words, str(verdict))
+
+    @unittest.skipUnless("--all" in sys.argv, "takes a minute; --all")
+    def test_thorough_trials_are_in_the_thousands(self):
+        for kernel in (kernels.win_wrong_from_1000, kernels.win_wrong_from_4096):
+            with self.subTest(kernel=kernel.__name__), tempfile.TemporaryDirectory() as folder:
+                verdict = nsa_harness.validate(kernel, WIN, thorough=True, out=folder, db=os.path.join(folder, "runs.db"))
+                self.assertEqual([finding.code for finding in verdict.findings], ["NUMERIC.FORWARD"], str(verdict))
+
+    def test_a_printed_spec_is_code(self):
+        for fields in (WIN, SEL, dict(CMP_128, layout="bhtd", tile=64, widths=[(32, 16)]), SCORE, CHOICE, dict(WHOLE, dtypes=ALL_TYPES, scale=0.3)):
+            spec = nsa_harness.Spec(**fields)
+            self.assertEqual(eval(str(spec), {"nsa_harness": nsa_harness}), spec)  # noqa: S307
+        self.assertEqual(str(nsa_harness.Spec(**CHOICE)), "nsa_harness.Spec(level='select', heads=4, groups=2, block=8, top_n=4)")
 
     def test_the_page_runs(self):
         lines = self.printed_by("<!-- tests/python/validate_test.py runs this -->")
@@ -205,7 +235,7 @@ class Validate(unittest.TestCase):
         return done.stdout.splitlines()
 
     def test_what_a_spec_says_wrongly_is_told_in_its_own_words(self):
-        for field, value in (("d_k", 10**9), ("window", 10**9), ("scale", "x"), ("seconds", float("inf")), ("gradients", "yes"), ("seed", 2**70)):
+        for field, value in (("d_k", 10**9), ("window", 10**9), ("scale", "x"), ("seconds", float("inf")), ("gradients", "yes"), ("seed", 2**70), ("tile", 1), ("tile", "x"), ("widths", (8, 6)), ("widths", ((7, 6),)), ("widths", ((8, 6),))):
             with self.subTest(field=field), self.assertRaises(nsa_harness.SpecError) as caught:
                 nsa_harness.validate(kernels.win_right, dict(WIN, **{field: value}))
             self.assertTrue(str(caught.exception).startswith(f"spec: {field}: found "), str(caught.exception))

@@ -9,6 +9,7 @@
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_gradient.h"
 #include "harness/checks/kernel/kernel_not_finite.h"
+#include "harness/checks/kernel/kernel_sequences.h"
 #include "nsa/base/error.h"
 #include "oracles/attention/backward.h"
 #include "oracles/attention/compress.h"
@@ -64,7 +65,10 @@ class AttentionReader {
     if (q.size() != 4) throw nsa::Error("a trial without four axes");
     batch_ = q[0];
     length_ = q[2];
+    rows_ = judged_rows(in_, length_);
   }
+
+  [[nodiscard]] const std::vector<std::int64_t>& rows() const { return rows_; }
 
   // All that was given, of the whole sequence.
   [[nodiscard]] LayerRecord record() const {
@@ -88,7 +92,10 @@ class AttentionReader {
   [[nodiscard]] Tensor output() const {
     return tensor_of(out_, "o", {batch_, model().n_heads, length_, model().d_v});
   }
-  [[nodiscard]] Tensor d_output() const { return of_queries(in_, "do", model().d_v); }
+  // At the rows that the trial has judged.
+  [[nodiscard]] Tensor d_output() const {
+    return only_rows_of(of_queries(in_, "do", model().d_v), rows_);
+  }
   [[nodiscard]] oracles::IntTensor picks() const {
     const nsa::TensorView& view = in_.at("blocks");
     const std::vector<std::int64_t> wanted = {batch_, model().n_kv_groups, length_, model().n_sel};
@@ -102,7 +109,7 @@ class AttentionReader {
     return scenario_.kernel.keys == "shared" ? what : what + "_" + branch;
   }
 
-  // What came back, by the inputs' names. One that did not is zero.
+  // What came back, by the inputs' names, of queries at the rows that the trial has judged. One that did not is zero.
   [[nodiscard]] Gradients gradients() const {
     Gradients found;
     for (const auto& [name, view] : in_.tensors()) {
@@ -111,7 +118,8 @@ class AttentionReader {
       const std::string of = "d" + name;
       Tensor tensor =
           out_.contains(of) ? tensor_of(out_, of.c_str(), view.shape) : oracles::zeros(view.shape);
-      found[name] = of_heads ? by_group(scenario_, std::move(tensor)) : std::move(tensor);
+      found[name] =
+          of_heads ? rows_of(by_group(scenario_, std::move(tensor)), rows_) : std::move(tensor);
     }
     for (double& value : found.at("q").data) value /= logit_ratio(scenario_);
     return found;
@@ -135,6 +143,7 @@ class AttentionReader {
   const nsa::SafetensorsFile& out_;
   std::int64_t batch_ = 0;
   std::int64_t length_ = 0;
+  std::vector<std::int64_t> rows_;
 };
 
 // ---- the choice --------------------------------------------------------------------------------
@@ -147,17 +156,31 @@ double error_of_compressed(const LayerRecord& record, const Tensor& k_cmp) {
          own.stored * oracles::finite_scale(k_cmp);
 }
 
-// Puts the oracle's choice into the record, and keeps the positions at which it is certain in every list.
+// [B,G,R,n] at the judged rows into the lists of all.
+void put_blocks(const Tensor& blocks, LayerRecord& record) {
+  const auto width = static_cast<std::int64_t>(record.config.n_sel);
+  const std::int64_t count = record.row_count();
+  for (std::int64_t place = 0; place < record.lists() * count; ++place) {
+    const std::int64_t row = record.rows[static_cast<std::size_t>(place % count)];
+    std::copy_n(blocks.data.begin() + place * width,
+                width,
+                record.blocks.data.begin() + (place / count * record.length + row) * width);
+  }
+}
+
+// Puts the oracle's choice at the judged rows into the record, and keeps those at which it is certain in every list.
 void choose(LayerRecord& record) {
-  Stages stages(record.config, record.weights, record.x);
-  stages.record(Stage::q, record.at("q"));
+  oracles::AttentionOptions options;
+  options.rows = record.rows;
+  Stages stages(record.config, record.weights, record.x, options);
+  const Tensor q = rows_of(record.at("q"), record.rows);
+  stages.record(Stage::q, q);
   stages.record(Stage::k_raw, record.at("k_raw"));
-  const Tensor blocks = stages.right(Stage::blocks);
-  record.blocks.data.assign(blocks.data.begin(), blocks.data.end());
+  put_blocks(stages.right(Stage::blocks), record);
   const Tensor margins = stages.margins();
   const Tensor& k_cmp = stages.input(Stage::k_cmp);
   oracles::ScoreInputs inputs;
-  inputs.q = record.at("q");
+  inputs.q = q;
   inputs.k_cmp = k_cmp;
   inputs.length = record.length;
   inputs.rows = record.rows;
@@ -165,14 +188,14 @@ void choose(LayerRecord& record) {
   const Tensor bound =
       oracles::scores_from(record.config, inputs, arithmetic_of_scores(record)).bound;
   const std::int64_t count = bound.shape.back();
-  std::vector<bool> certain(static_cast<std::size_t>(record.length), true);
-  for (std::int64_t place = 0; place < record.lists() * record.length; ++place) {
+  std::set<std::int64_t> uncertain;
+  for (std::int64_t place = 0; place < record.lists() * record.row_count(); ++place) {
     const auto begin = bound.data.begin() + place * count;
     const double most = *std::max_element(begin, begin + count);
-    const bool decided = margins.data[static_cast<std::size_t>(place)] > 2.0 * most;
-    if (!decided) certain[static_cast<std::size_t>(place % record.length)] = false;
+    if (margins.data[static_cast<std::size_t>(place)] > 2.0 * most) continue;
+    uncertain.insert(record.rows[static_cast<std::size_t>(place % record.row_count())]);
   }
-  std::erase_if(record.rows, [&](std::int64_t t) { return !certain[static_cast<std::size_t>(t)]; });
+  std::erase_if(record.rows, [&](std::int64_t t) { return uncertain.contains(t); });
 }
 
 // ---- gradients ---------------------------------------------------------------------------------
@@ -258,29 +281,29 @@ class AttentionGradientsOf {
 class AttentionJudge {
  public:
   AttentionJudge(const Scenario& scenario, const AttentionReader& reader, std::string alone)
-      : scenario_(scenario),
-        reader_(reader),
-        alone_(std::move(alone)),
-        whole_(reader.record()),
-        record_(whole_) {}
+      : scenario_(scenario), reader_(reader), alone_(std::move(alone)), record_(reader.record()) {
+    record_.rows = reader.rows();
+  }
 
   AttentionJudgement judge() {
+    const std::size_t asked = record_.rows.size();
     if (scenario_.kernel.takes_picks()) {
       record_.blocks = reader_.picks();
     } else {
       choose(record_);
     }
-    whole_.blocks = record_.blocks;
-    verdict_.judged.rows = record_.row_count();
-    verdict_.judged.rows_in_all = record_.length;
+    verdict_.rows = record_.row_count();
+    verdict_.rows_asked = static_cast<std::int64_t>(asked);
     if (record_.rows.empty()) return std::move(verdict_);
     take_rows();
     verdict_.judged = judge_layer(record_, kernel_model(scenario_));
+    put_sequences(record_, verdict_.judged);
     for (Departure& seen : verdict_.judged.departures) {
       seen.site.op = "attention";
       tell_not_finite(record_.at(seen.tensors.front()), seen);
     }
-    if (!scenario_.kernel.gradients || record_.is_sample()) return std::move(verdict_);
+    const bool all_certain = record_.rows.size() == asked;
+    if (!scenario_.kernel.gradients || !all_certain) return std::move(verdict_);
     if (verdict_.judged.departures.empty()) judge_gradients();
     return std::move(verdict_);
   }
@@ -295,10 +318,7 @@ class AttentionJudge {
     if (!record_.is_sample()) return;
     for (const std::string& of : {std::string("q"), std::string("gate"), name}) {
       Tensor& tensor = record_.tensors.at(of);
-      std::vector<std::int64_t> shape = tensor.shape;
-      shape[shape.size() - 2] = record_.row_count();
-      tensor = at_rows(tensor, record_.length, shape.back(), record_.rows);
-      tensor.shape = shape;
+      tensor = rows_of(std::move(tensor), record_.rows);
     }
   }
 
@@ -307,8 +327,8 @@ class AttentionJudge {
   }
 
   void give(Stages& stages) const {
-    for (const std::string& name : whole_.given) {
-      stages.record(oracles::stage_named(name).value(), whole_.at(name));
+    for (const std::string& name : record_.given) {
+      stages.record(oracles::stage_named(name).value(), record_.at(name));
     }
   }
 
@@ -316,7 +336,8 @@ class AttentionJudge {
     using Mean = oracles::Backward::Mean;
     const AttentionGradientsOf gradients(record_, reader_);
     oracles::AttentionOptions options;
-    options.replay = record_.blocks;
+    if (record_.is_sample()) options.rows = record_.rows;
+    options.replay = usable_blocks(record_);
     Stages stages = forward(options);
     give(stages);
     const Gradients right = gradients.at(stages, Mean::of_output);
@@ -357,6 +378,7 @@ class AttentionJudge {
     for (const auto& [name, tensor] : right) all = std::max(all, oracles::finite_scale(tensor));
     const LongestSums sums(kernel_model(scenario_), 1, record_.length);
     Departure seen;
+    std::set<int> sequences;
     bool only_not_finite = true;
     for (const auto& [name, found] : reader_.gradients()) {
       const bool values = name.front() == 'v' || name == "gates";
@@ -378,20 +400,22 @@ class AttentionJudge {
       only_not_finite = only_not_finite && mend_not_finite(limits.wanted, mended) &&
                         !judge_gradient(record_, mended, limits).wrong;
       keep_worst(judged.error.value, judged.error.limit, judged.where, seen);
+      sequences.merge(
+          sequences_apart(found, limits.wanted, judged.allowed.relative * judged.allowed.scale));
     }
     if (seen.tensors.empty()) return;
     seen.code = only_not_finite ? kNotFinite : "NUMERIC.GRADIENT";
     seen.site.phase = "backward";
     seen.site.branch = alone_;
     seen.site.op = "attention";
+    put_sequences(sequences, record_.batch, seen);
     verdict_.judged.departures.push_back(std::move(seen));
   }
 
   const Scenario& scenario_;
   const AttentionReader& reader_;
   std::string alone_;
-  LayerRecord whole_;   // of all queries
-  LayerRecord record_;  // of those that are judged
+  LayerRecord record_;  // of the queries that are judged
   AttentionJudgement verdict_;
   double gate_rounding_ = 0.0;
   std::function<Gradients(int)> yardstick_;  // of a draw; none where the type is not narrow

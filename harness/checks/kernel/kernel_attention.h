@@ -4,7 +4,7 @@
 //
 // The choice of blocks cannot be seen. A query is judged where it is certain: where the oracle's scores choose the
 // same whatever rounding does to scores and compressed keys; or where the lists were given. Gradients are judged
-// where all queries are.
+// where all queries are that a gradient comes in at.
 #pragma once
 
 #include "harness/checks/attention/accuracy/layer_judge.h"
@@ -15,7 +15,9 @@ namespace harness::checks {
 
 struct AttentionJudgement {
   LayerJudgement judged;
-  bool of_gradients = false;  // they were judged
+  std::int64_t rows = 0;        // whose choice is certain, of
+  std::int64_t rows_asked = 0;  // those that the trial has judged
+  bool of_gradients = false;    // they were judged
 };
 
 // `alone`: the branch that is gated alone, "" for all. Throws: nsa::Error where a tensor is missing, or has not the

@@ -1,10 +1,15 @@
 #include "harness/checks/kernel/kernel_call.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <sstream>
 
 #include "harness/checks/attention/record/sample_rows.h"
+#include "harness/foreign/trials.h"
 #include "nsa/base/error.h"
+#include "nsa/base/text.h"
 #include "oracles/weights.h"
 
 namespace harness::checks {
@@ -60,6 +65,7 @@ class CallReader {
     batch_ = q[0];
     length_ = q[2];
     keys_ = k[2];
+    rows_ = judged_rows(in_, length_);
     ratio_ = logit_ratio(scenario);
   }
 
@@ -67,6 +73,7 @@ class CallReader {
     call_.branch = branch_of_level(scenario_.kernel.level);
     call_.record = blank_layer(
         scenario_, oracle_config(kernel_model(scenario_)), batch_, length_, in_.at("q").dtype);
+    call_.record.rows = rows_;
     if (call_.branch == oracles::Branch::sel) take_blocks();
     take_inputs();
     take_results();
@@ -84,8 +91,9 @@ class CallReader {
   [[nodiscard]] std::string name_of(const char* what) const {
     return std::string(what) + std::string(oracles::branch_name(call_.branch));
   }
+  // Of the rows that are judged.
   [[nodiscard]] Tensor grouped(Tensor tensor) const {
-    return by_group(scenario_, std::move(tensor));
+    return rows_of(by_group(scenario_, std::move(tensor)), rows_);
   }
 
   void take_blocks() {
@@ -105,7 +113,8 @@ class CallReader {
     record.tensors[name_of("k_")] = tensor_of(in_, "k", of_keys(model().d_k));
     record.tensors[name_of("v_")] = tensor_of(in_, "v", of_keys(model().d_v));
     record.given = {"q", name_of("k_"), name_of("v_")};
-    call_.d_o = grouped(tensor_of(in_, "do", of_queries(model().d_v)));
+    call_.d_o =
+        only_rows_of(by_group(scenario_, tensor_of(in_, "do", of_queries(model().d_v))), rows_);
   }
 
   void take_results() {
@@ -118,9 +127,12 @@ class CallReader {
     call_.record.tensors[name_of("o_")] = grouped(tensor_of(out_, "o", of_queries(model().d_v)));
     if (scenario_.kernel.lse != "none") {
       call_.lse_unit_roundoff = Reals(out_.at("lse")).unit_roundoff();
-      call_.lse =
-          oracles::reshaped(tensor_of(out_, "lse", {batch_, model().n_heads, length_}),
-                            {batch_, model().n_kv_groups, model().heads_per_group(), length_});
+      const std::int64_t heads = model().heads_per_group();
+      const auto count = static_cast<std::int64_t>(rows_.size());
+      Tensor lse = oracles::reshaped(tensor_of(out_, "lse", {batch_, model().n_heads, length_}),
+                                     {batch_, model().n_kv_groups, heads, length_, 1});
+      call_.lse = oracles::reshaped(rows_of(std::move(lse), rows_),
+                                    {batch_, model().n_kv_groups, heads, count});
     }
     if (!scenario_.kernel.gradients) return;
     Tensor q = grouped(gradient("dq", of_queries(model().d_k)));
@@ -140,6 +152,7 @@ class CallReader {
   std::int64_t batch_ = 0;
   std::int64_t length_ = 0;
   std::int64_t keys_ = 0;
+  std::vector<std::int64_t> rows_;
   double ratio_ = 1.0;
   KernelCall call_;
 };
@@ -165,6 +178,55 @@ const char* result_of_level(const std::string& level) {
 double logit_ratio(const Scenario& scenario) {
   const double root = std::sqrt(static_cast<double>(scenario.model.d_k));
   return scenario.kernel.scale > 0.0 ? scenario.kernel.scale * root : 1.0;
+}
+
+Scenario scenario_of_trial(const Scenario& scenario, const nsa::SafetensorsFile& inputs) {
+  Scenario own = scenario;
+  const auto said = inputs.metadata().find(kWidths);
+  if (said == inputs.metadata().end()) return own;
+  const auto widths = kernel_widths(said->second);
+  if (!widths) throw nsa::Error("widths of a trial that cannot be read: " + said->second);
+  own.model.d_k = widths->d_k;
+  own.model.d_v = widths->d_v;
+  return own;
+}
+
+std::vector<std::int64_t> judged_rows(const nsa::SafetensorsFile& inputs, std::int64_t length) {
+  std::vector<std::int64_t> rows;
+  const auto said = inputs.metadata().find(kJudgedRows);
+  if (said == inputs.metadata().end()) {
+    rows.resize(static_cast<std::size_t>(length));
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+  std::istringstream words(said->second);
+  for (std::string word; words >> word;) rows.push_back(nsa::parse_int(word).value_or(-1));
+  const bool ascend =
+      std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) == rows.end();
+  if (rows.empty() || rows.front() < 0 || rows.back() >= length || !ascend) {
+    throw nsa::Error("rows of a trial that cannot be read: " + said->second);
+  }
+  return rows;
+}
+
+Tensor rows_of(Tensor all, const std::vector<std::int64_t>& rows) {
+  KernelShape shape = all.shape;
+  std::int64_t& length = shape[shape.size() - 2];
+  if (static_cast<std::int64_t>(rows.size()) == length) return all;
+  Tensor kept = at_rows(all, length, shape.back(), rows);
+  length = static_cast<std::int64_t>(rows.size());
+  kept.shape = shape;
+  return kept;
+}
+
+Tensor only_rows_of(Tensor d_o, const std::vector<std::int64_t>& rows) {
+  const auto numbers = [](const Tensor& tensor) {
+    return std::count_if(tensor.data.begin(), tensor.data.end(), [](double x) { return x != 0.0; });
+  };
+  const auto all = numbers(d_o);
+  Tensor kept = rows_of(std::move(d_o), rows);
+  if (numbers(kept) != all) throw nsa::Error("a gradient comes in at rows that are not judged");
+  return kept;
 }
 
 Tensor by_group(const Scenario& scenario, Tensor heads) {

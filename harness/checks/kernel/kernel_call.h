@@ -17,12 +17,13 @@ namespace harness::checks {
 inline constexpr const char* kKernelOutputs = "kernel_outputs";
 
 struct KernelCall {
-  LayerRecord record;  // q, k_* and v_* are given; o_* is judged
+  LayerRecord
+      record;  // q, k_* and v_* are given; o_* is judged; its rows are those that the trial has judged
   oracles::Branch branch = oracles::Branch::sel;
-  oracles::Tensor d_o;  // [B,G,h,S,V]
+  oracles::Tensor d_o;  // [B,G,h,R,V]; zero in all other rows
   // "q", "k" and "v", shaped like these; empty where the case wants none. One that did not come back is zero.
   std::map<std::string, oracles::Tensor> gradients;
-  std::optional<oracles::Tensor> lse;  // [B,G,h,S]
+  std::optional<oracles::Tensor> lse;  // [B,G,h,R]
   double lse_unit_roundoff = 0.0;
 };
 
@@ -38,6 +39,23 @@ struct KernelCall {
 
 // The oracle's logits are q.k / sqrt(d_k): queries times this give those of the case's scale.
 [[nodiscard]] double logit_ratio(const Scenario& scenario);
+
+// The scenario with the widths of this trial. Throws: nsa::Error where they cannot be read.
+[[nodiscard]] Scenario scenario_of_trial(const Scenario& scenario,
+                                         const nsa::SafetensorsFile& inputs);
+
+// Positions that the trial has judged, ascending: all, or those that its file lists.
+// Throws: nsa::Error where these are no such list.
+[[nodiscard]] std::vector<std::int64_t> judged_rows(const nsa::SafetensorsFile& inputs,
+                                                    std::int64_t length);
+
+// The rows that are judged of a tensor whose last but one axis is all positions.
+[[nodiscard]] oracles::Tensor rows_of(oracles::Tensor all, const std::vector<std::int64_t>& rows);
+
+// The same of the gradient that comes in. Throws: nsa::Error where it is not zero in another row: then gradients of keys and
+// values are not what the judged rows give.
+[[nodiscard]] oracles::Tensor only_rows_of(oracles::Tensor d_o,
+                                           const std::vector<std::int64_t>& rows);
 
 // Query heads [B,H,S,W] with the heads of a group apart: [B,G,h,S,W].
 [[nodiscard]] oracles::Tensor by_group(const Scenario& scenario, oracles::Tensor heads);

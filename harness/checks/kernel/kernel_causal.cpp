@@ -1,11 +1,13 @@
-// Does a foreign kernel look into the future? Two trials are the same up to a position, and other numbers from there on, and no
-// gradient comes in there. What belongs to the positions before it must be the same, bit by bit, and no gradient reaches the
-// keys and values after it. A kernel whose two calls with the same inputs differ has other bits without any future: of its output
-// only what differs by much more than these two calls counts.
+// Does a foreign kernel look into the future, or at another sequence of the batch? Two trials are the same but for one sequence,
+// which is another from a position on (0: all of it), and no gradient comes in there. What belongs to the positions before it, and
+// to all other sequences, must be the same, bit by bit, and no gradient reaches the keys and values that were changed. A kernel
+// whose two calls with the same inputs differ has other bits without any of this: of its output only what differs by much more
+// than these two calls counts.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
-#include "harness/checks/attention/invariance/first_departure.h"
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_trials.h"
 #include "harness/checks/list.h"
@@ -22,20 +24,35 @@ std::vector<double> numbers_of(const nsa::TensorView& view) {
   return {blocks.begin(), blocks.end()};
 }
 
-// Positions of a tensor [B,N,rows,width] for which `differs` holds at some number.
+using RowsOfSequences = std::map<int, std::set<int>>;  // positions, by the place in the batch
+
+// Rows of a tensor [B,N,rows,width] for which `differs` holds at some number.
 template <typename Differs>
-std::set<int> rows_where(const nsa::TensorView& view, Differs differs) {
-  std::set<int> rows;
+RowsOfSequences rows_where(const nsa::TensorView& view, Differs differs) {
+  RowsOfSequences rows;
   const auto width = static_cast<std::size_t>(view.shape.at(3));
   const auto count = static_cast<std::size_t>(view.shape.at(2));
+  const auto lists = static_cast<std::size_t>(view.shape.at(1));
   const std::size_t size =
       view.bytes.size() / static_cast<std::size_t>(nsa::dtype_bytes(view.dtype));
   for (std::size_t i = 0; i < size; ++i) {
     const auto row = static_cast<int>(i / width % count);
-    if (differs(i, row)) rows.insert(row);
+    const auto sequence = static_cast<int>(i / width / count / lists);
+    if (differs(i, sequence, row)) rows[sequence].insert(row);
   }
   return rows;
 }
+
+// What a trial has changed.
+struct Changed {
+  int sequence = 0;
+  std::int64_t first = 0;  // from this position on
+
+  [[nodiscard]] bool has(int of_sequence, std::int64_t position) const {
+    return of_sequence == sequence && position >= first;
+  }
+  [[nodiscard]] bool is_all() const { return first == 0; }
+};
 
 // The largest difference of two such calls is one of thousands of numbers: chance alone exceeds it, but not by this.
 constexpr double kTimesTheNoise = 8.0;
@@ -51,32 +68,40 @@ class FutureJudge {
     for (const TrialOnRecord& trial : trials) {
       const auto of = trial.number_said("perturbed_of");
       const auto first = trial.number_said("first");
-      if (!of || !first) continue;
+      const auto sequence = trial.number_said("sequence");
+      if (!of || !first || !sequence) continue;
       for (const TrialOnRecord& plain : trials) {
-        if (plain.number == *of) compare(plain, trial, *first);
+        if (plain.number != *of) continue;
+        compare(plain, trial, {static_cast<int>(*sequence), *first});
       }
     }
+    tell_sequences("kernel_sequence", "forward", forward_);
+    tell_sequences("kernel_sequence_back", "backward", backward_);
     if (pairs_ == 0) result_.missing("two trials that are the same up to a position");
     if (noise_ > 0.0) result_.measured("difference_of_two_calls", noise_);
     const std::string same =
-        noise_ > 0.0
-            ? "whatever comes after a position, the output before it differs by no more than eight "
-              "times what two calls with the same inputs differ by"
-            : "the output before a position is the same, bit by bit, whatever comes after it";
-    return result_.finish(same + std::string(scenario_.kernel.gradients
-                                                 ? "; no gradient reaches what comes after"
-                                                 : ""));
+        noise_ > 0.0 ? " differs by no more than eight times what two calls with the same inputs "
+                       "differ by"
+                     : " is the same, bit by bit";
+    const std::string future = "the output before a position" + same + ", whatever comes after it";
+    const std::string others =
+        batches_ > 0 ? ", and whatever another sequence of the batch holds" : "";
+    const std::string back =
+        scenario_.kernel.gradients ? "; no gradient reaches what was changed" : "";
+    return result_.finish(future + others + back +
+                          (batches_ > 0 ? "" : "; not tried: batches of several sequences"));
   }
 
  private:
-  void compare(const TrialOnRecord& plain, const TrialOnRecord& other, std::int64_t first) {
+  void compare(const TrialOnRecord& plain, const TrialOnRecord& other, const Changed& changed) {
     const auto one = open_outputs(evidence_, plain, 1, result_);
     const auto two = open_outputs(evidence_, other, 1, result_);
     if (!one || !two) return;
     try {
       ++pairs_;
-      if (compare_forward(*one, *two, plain, other, first) && scenario_.kernel.gradients) {
-        compare_backward(*one, *two, other, first);
+      if (changed.is_all()) ++batches_;
+      if (compare_forward(*one, *two, plain, other, changed) && scenario_.kernel.gradients) {
+        compare_backward(*one, *two, other, changed);
       }
     } catch (const nsa::Error& error) {
       result_.missing(std::string("trials that can be compared: ") + error.what());
@@ -89,15 +114,28 @@ class FutureJudge {
                        const nsa::SafetensorsFile& two,
                        const TrialOnRecord& plain,
                        const TrialOnRecord& trial,
-                       std::int64_t first) {
+                       const Changed& changed) {
     const char* const result = result_of_level(scenario_.kernel.level);
-    noise_ = std::max(noise_, noise_of(plain, numbers_of(one.at(result))));
-    Sameness same;
-    same.limit = kTimesTheNoise * noise_;
-    same.keep = [&](int row) { return row < first; };
-    const std::set<int> rows = rows_apart(one.at(result), two.at(result), 2, same);
-    if (!rows.empty()) tell(trial, rows, first, "forward", result);
-    return rows.empty();
+    const nsa::TensorView& before = one.at(result);
+    const nsa::TensorView& after = two.at(result);
+    if (before.dtype != after.dtype || before.shape != after.shape) {
+      throw nsa::Error(after.where + ": has another dtype or shape than in the first trial");
+    }
+    const std::vector<double> x = numbers_of(before);
+    const std::vector<double> y = numbers_of(after);
+    noise_ = std::max(noise_, noise_of(plain, x));
+    const double limit = kTimesTheNoise * noise_;
+    const RowsOfSequences apart = rows_where(after, [&](std::size_t i, int sequence, int row) {
+      const bool same =
+          x[i] == y[i] || std::abs(x[i] - y[i]) <= limit || (std::isnan(x[i]) && std::isnan(y[i]));
+      return !same && !changed.has(sequence, row);
+    });
+    for (const auto& [sequence, rows] : apart) {
+      const Leak leak{trial, changed, sequence, rows, result};
+      if (sequence == changed.sequence) tell_future("kernel_forward", leak);
+      if (sequence != changed.sequence) note(leak, forward_);
+    }
+    return apart.empty();
   }
 
   // The largest difference between the two calls of a trial; infinite where one of them alone is no number.
@@ -117,11 +155,12 @@ class FutureJudge {
     return noise;
   }
 
-  // What is no number in both trials did not come from the future: kernel_is_oracle tells it.
+  // What is no number in both trials did not come from what was changed: kernel_is_oracle tells it. Of a sequence that was changed
+  // one and all, the gradient comes from another one. Where it does so its future says no more.
   void compare_backward(const nsa::SafetensorsFile& one,
                         const nsa::SafetensorsFile& two,
                         const TrialOnRecord& trial,
-                        std::int64_t first) {
+                        const Changed& changed) {
     const bool compressed = scenario_.kernel.level == "attend_cmp";
     const nsa::ModelConfig& m = scenario_.model;
     for (const auto& [name, view] : two.tensors()) {
@@ -131,34 +170,89 @@ class FutureJudge {
       if (one.at(name).shape != view.shape) {
         throw nsa::Error(view.where + ": has another shape than in the first trial");
       }
-      const std::set<int> rows = rows_where(view, [&](std::size_t i, int row) {
+      const RowsOfSequences reached = rows_where(view, [&](std::size_t i, int sequence, int row) {
         const std::int64_t last = compressed ? row * m.d + m.l - 1 : row;
         const bool no_number = !std::isfinite(values[i]) && !std::isfinite(before[i]);
-        return last >= first && !no_number && values[i] != 0.0;
+        return changed.has(sequence, last) && !no_number && values[i] != 0.0;
       });
-      if (!rows.empty()) tell(trial, rows, first, "backward", name.c_str());
+      for (const auto& [sequence, rows] : reached) {
+        const Leak leak{trial, changed, sequence, rows, name};
+        if (changed.is_all()) reached_.insert(sequence);
+        if (changed.is_all()) note(leak, backward_);
+        if (!reached_.contains(sequence)) tell_future("kernel_backward", leak);
+      }
     }
   }
 
-  void tell(const TrialOnRecord& trial,
-            const std::set<int>& rows,
-            std::int64_t first,
-            const char* phase,
-            const char* tensor) {
-    Finding finding = make_finding("CAUSALITY.LEAK", std::string("kernel_") + phase);
-    put_trials({trial.name}, finding);
+  struct Leak {
+    const TrialOnRecord& trial;
+    const Changed& changed;
+    int sequence;  // that is another
+    const std::set<int>& rows;
+    std::string tensor;
+  };
+
+  // All leaks between sequences in one direction of the pass: one mistake.
+  struct OfSequences {
+    std::vector<std::string> trials;
+    std::vector<std::string> tensors;
+    std::vector<std::string> places;
+    std::set<int> sequences;
+    std::set<int> rows;
+  };
+
+  static void add_new(const std::string& name, std::vector<std::string>& names) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+
+  static void note(const Leak& leak, OfSequences& all) {
+    add_new(leak.trial.name, all.trials);
+    add_new(leak.tensor, all.tensors);
+    std::string place =
+        numbers_text("row", to_ints(leak.rows)) + " of sequence " + std::to_string(leak.sequence);
+    if (leak.sequence != leak.changed.sequence) {
+      place += " where sequence " + std::to_string(leak.changed.sequence) + " changed";
+    }
+    add_new(place, all.places);
+    all.sequences.insert(leak.sequence);
+    all.rows.insert(leak.rows.begin(), leak.rows.end());
+  }
+
+  void tell_sequences(const char* variant, const char* phase, const OfSequences& all) {
+    if (all.trials.empty()) return;
+    Finding finding = of_level(variant, phase, all.trials, all.rows);
+    if (all.sequences.size() == 1) finding.site.sequence = *all.sequences.begin();
+    finding.facts.put_some("tensors", all.tensors);
+    finding.facts.put_some("places", all.places);
+    result_.found(std::move(finding));
+  }
+
+  void tell_future(const char* variant, const Leak& leak) {
+    const bool forward = variant == std::string("kernel_forward");
+    Finding finding =
+        of_level(variant, forward ? "forward" : "backward", {leak.trial.name}, leak.rows);
+    if (leak.trial.batch() > 1) finding.site.sequence = leak.sequence;
+    finding.site.detail["perturbed_from"] = leak.changed.first;
+    finding.facts["tensor"] = leak.tensor;
+    finding.facts["places"] = numbers_text("row", to_ints(leak.rows));
+    result_.found(std::move(finding));
+  }
+
+  [[nodiscard]] Finding of_level(const char* variant,
+                                 const char* phase,
+                                 const std::vector<std::string>& trials,
+                                 const std::set<int>& rows) const {
+    Finding finding = make_finding("CAUSALITY.LEAK", variant);
+    put_trials(trials, finding);
     finding.site.op = scenario_.kernel.level;
     if (scenario_.kernel.level.starts_with("attend_")) {
       finding.site.branch = oracles::branch_name(branch_of_level(scenario_.kernel.level));
     }
     finding.site.phase = phase;
     finding.site.rows = to_ints(rows);
-    finding.site.detail["perturbed_from"] = first;
     finding.site.detail["row_count"] = rows.size();
-    finding.facts["tensor"] = tensor;
     if (noise_ > 0.0) finding.facts["noise"] = noise_;
-    finding.facts["places"] = numbers_text("row", to_ints(rows));
-    result_.found(std::move(finding));
+    return finding;
   }
 
   const Evidence& evidence_;
@@ -166,13 +260,19 @@ class FutureJudge {
   ResultBuilder result_;
   double noise_ = 0.0;  // by how much the outputs of two calls with the same inputs differ
   int pairs_ = 0;
+  int batches_ = 0;  // of them with one sequence that is all another
+  OfSequences forward_;
+  OfSequences backward_;
+  std::set<int> reached_;  // sequences whose gradients come from another one
 };
 
 }  // namespace
 
 Check kernel_causal() {
   return {"kernel_causal",
-          "of kind kernel: nothing before a position depends on what comes after it, bit by bit",
+          "of kind kernel: nothing before a position depends on what comes after it, and no "
+          "sequence of "
+          "a batch on another, bit by bit",
           {"CAUSALITY.LEAK"},
           [](const Evidence& evidence) { return FutureJudge(evidence).judge(); }};
 }

@@ -1,4 +1,5 @@
-// Is what a foreign kernel gives, forward and gradients, what the float64 oracle says, in every trial and in a second call?
+// Is what a foreign kernel gives, forward and gradients, what the float64 oracle says, in every trial and in a second call? Where
+// a trial is wrong, a fresh process has called it once more, alone: what is right there was made wrong by an earlier call.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -7,11 +8,13 @@
 #include <stdexcept>
 
 #include "harness/checks/attention/accuracy/worst_errors.h"
+#include "harness/checks/kernel/first_wrong_trial.h"
 #include "harness/checks/kernel/kernel_attention.h"
+#include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_choice.h"
 #include "harness/checks/kernel/kernel_judge.h"
 #include "harness/checks/kernel/kernel_not_finite.h"
-#include "harness/checks/kernel/kernel_trials.h"
+#include "harness/checks/kernel/kernel_tried.h"
 #include "harness/checks/list.h"
 #include "harness/foreign/trials.h"
 #include "nsa/base/error.h"
@@ -154,12 +157,16 @@ std::vector<Finding> findings_of(std::vector<Departure> list, std::int64_t compr
 class KernelComparison {
  public:
   explicit KernelComparison(const Evidence& evidence)
-      : evidence_(evidence), scenario_(evidence.the_case.scenario) {}
+      : evidence_(evidence),
+        scenario_(evidence.the_case.scenario),
+        tried_(evidence.the_case.scenario) {}
 
   CheckResult judge() {
     if (!scenario_.is_foreign()) return inconclusive("the case has no kernel of the user's own");
     const std::vector<TrialOnRecord> trials = trials_on_record(evidence_, result_);
+    if (!trials.empty()) first_length_ = trials.front().length();
     for (const TrialOnRecord& trial : trials) judge_trial(trial);
+    for (const TrialOnRecord& trial : trials) judge_fresh(trial);
     for (Finding& finding : findings_of(first_, scenario_.model.l))
       tell(std::move(finding), trials, "");
     for (Finding& finding : findings_of(second_, scenario_.model.l)) {
@@ -172,11 +179,40 @@ class KernelComparison {
     return result_.finish(summary());
   }
 
+  std::optional<int> first_wrong() {
+    for (const TrialOnRecord& trial : trials_on_record(evidence_, result_)) {
+      const auto once = open_outputs(evidence_, trial, 1, result_);
+      if (once) (void)judge_call(trial, *once, first_);
+      if (!first_.empty()) return trial.number;
+    }
+    return std::nullopt;
+  }
+
  private:
+  // What the trial gave as the first call of a fresh process, where that was tried.
+  void judge_fresh(const TrialOnRecord& trial) {
+    const Artefact* const row = find_artefact(evidence_, fresh_outputs(trial));
+    if (row == nullptr) return;
+    const auto outputs = open_artefact(evidence_, fresh_outputs(trial), result_);
+    std::vector<Departure> wrong;
+    if (!outputs || !judge_call(trial, *outputs, wrong)) return;
+    std::set<std::string> abouts;
+    for (const Departure& one : wrong) abouts.insert(about_of(one));
+    for (Departure& one : first_) {
+      if (one.site.layers.front() != trial.number) continue;
+      if (abouts.empty()) one.facts["fresh"] = trial.name;
+      if (abouts.contains(about_of(one))) one.facts["fresh_wrong"] = trial.name;
+    }
+  }
+
+  static ArtefactKey fresh_outputs(const TrialOnRecord& trial) {
+    return {kTwin, kKernelOutputs, 1, 0, trial.number};
+  }
+
   void judge_trial(const TrialOnRecord& trial) {
     const auto once = open_outputs(evidence_, trial, 1, result_);
     if (!once || !judge_call(trial, *once, first_)) return;
-    ++trials_;
+    if (!nothing_certain_.contains(trial.number)) tried_.take(trial);
     if (const auto of = trial.number_said("alone_of")) compare_alone(*once, *of);
     if (trial.number_said("calls").value_or(1) < 2) return;
     const auto again = open_outputs(evidence_, trial, 2, result_);
@@ -214,19 +250,25 @@ class KernelComparison {
 
   LayerJudgement judgement_of(const TrialOnRecord& trial, const nsa::SafetensorsFile& outputs) {
     const nsa::SafetensorsFile& inputs = trial.inputs;
+    const Scenario own = scenario_of_trial(scenario_, inputs);
     if (scenario_.kernel.is_whole()) {
       const auto gate = inputs.metadata().find("gate");
       const AttentionJudgement whole = judge_kernel_attention(
-          scenario_, inputs, outputs, gate == inputs.metadata().end() ? "" : gate->second);
-      rows_certain_ += whole.judged.rows;
-      rows_in_all_ += whole.judged.rows_in_all;
+          own, inputs, outputs, gate == inputs.metadata().end() ? "" : gate->second);
+      rows_certain_ += whole.rows;
+      rows_in_all_ += whole.rows_asked;
+      if (whole.rows == 0) nothing_certain_.insert(trial.number);
+      if (trial.length() <= first_length_) {
+        short_certain_ += whole.rows;
+        short_in_all_ += whole.rows_asked;
+      }
       with_gradients_ += whole.of_gradients ? 1 : 0;
       return whole.judged;
     }
     if (!scenario_.kernel.chooses()) {
-      return judge_kernel_call(scenario_, read_kernel_call(scenario_, inputs, outputs));
+      return judge_kernel_call(own, read_kernel_call(own, inputs, outputs));
     }
-    const ChoiceJudgement choice = judge_kernel_choice(scenario_, inputs, outputs);
+    const ChoiceJudgement choice = judge_kernel_choice(own, inputs, outputs);
     LayerJudgement judged;
     judged.departures = choice.departures;
     judged.missing = choice.missing;
@@ -237,13 +279,14 @@ class KernelComparison {
     return judged;
   }
 
-  // Queries whose choice of blocks rounding could turn are not judged: too many of them, and nothing is.
+  // Queries whose choice of blocks rounding could turn are not judged: too many of them, and nothing is. In trials with many
+  // candidates there are always many, in a narrow type most.
   void tell_what_was_certain(const std::vector<TrialOnRecord>& trials) {
     if (trials.empty()) return;
     result_.measured("queries_left_out", static_cast<double>(rows_in_all_ - rows_certain_));
-    if (2 * rows_certain_ < rows_in_all_) {
+    if (2 * short_certain_ < short_in_all_) {
       result_.missing("queries whose choice of blocks is certain: " +
-                      std::to_string(rows_certain_) + " of " + std::to_string(rows_in_all_));
+                      std::to_string(short_certain_) + " of " + std::to_string(short_in_all_));
     }
     if (scenario_.kernel.gradients && with_gradients_ == 0 && first_.empty()) {
       result_.missing("gradients of a trial in which the choice of blocks is certain");
@@ -319,6 +362,27 @@ class KernelComparison {
     }
   }
 
+  // Every trial that is wrong has several sequences, and there are others.
+  static void put_batches(Finding& finding, const std::vector<TrialOnRecord>& trials) {
+    const std::vector<int>& wrong = finding.site.layers;
+    const auto fits = [&](const TrialOnRecord& trial) {
+      const bool is_wrong = std::find(wrong.begin(), wrong.end(), trial.number) != wrong.end();
+      return !is_wrong || trial.batch() > 1;
+    };
+    const bool others = std::any_of(
+        trials.begin(), trials.end(), [](const TrialOnRecord& one) { return one.batch() == 1; });
+    if (others && std::all_of(trials.begin(), trials.end(), fits))
+      finding.facts["only"] = "batches of several sequences";
+  }
+
+  // The one sequence of the batch that is wrong in every trial is its place.
+  static void put_sequence(Finding& finding) {
+    const nlohmann::json* names = finding.facts.find("sequences");
+    if (names == nullptr || names->size() != 1) return;
+    const std::string name = names->front().get<std::string>();
+    finding.site.sequence = nsa::parse_int(name.substr(name.find(' ') + 1));
+  }
+
   void tell(Finding finding, const std::vector<TrialOnRecord>& trials, const std::string& call) {
     std::vector<std::string> names;
     for (const int number : finding.site.layers) {
@@ -327,7 +391,9 @@ class KernelComparison {
       });
       if (at != trials.end()) names.push_back(at->name);
     }
+    put_batches(finding, trials);
     put_trials(names, finding);
+    put_sequence(finding);
     if (!call.empty()) finding.facts["call"] = call;
     if (varying_ > 0 && finding.code == "NUMERIC.FORWARD") finding.facts["varying"] = varying_;
     if (is_absence(finding)) {
@@ -340,22 +406,22 @@ class KernelComparison {
   }
 
   [[nodiscard]] std::string summary() const {
+    const std::string tried = "in " + tried_.tried() + ": ";
+    const std::string not_tried = "; " + tried_.not_tried();
     if (scenario_.kernel.level == "select") {
-      return "in " + counted(trials_, "trial") + " the blocks of " + std::to_string(rows_chosen_) +
-             " rows are those that the scores demand";
+      return tried + "the blocks of " + std::to_string(rows_chosen_) +
+             " rows are those that the scores demand" + not_tried;
     }
     if (scenario_.kernel.level == "score") {
-      return "in " + counted(trials_, "trial") +
-             " the scores are the oracle's; nearest to the bound on its rounding is " +
-             errors_.nearest();
+      return tried + "the scores are the oracle's; nearest to the bound on its rounding is " +
+             errors_.nearest() + not_tried;
     }
-    return "in " + counted(trials_, "trial") + " the kernel's output" +
-           (scenario_.kernel.lse == "none" ? "" : ", sums") +
+    return tried + "the kernel's output" + (scenario_.kernel.lse == "none" ? "" : ", sums") +
            (scenario_.kernel.gradients ? " and gradients are" : " is") + " what the oracle gives" +
            (scenario_.kernel.is_whole() ? " for " + std::to_string(rows_certain_) + " of " +
                                               std::to_string(rows_in_all_) + " queries"
                                         : "") +
-           "; nearest to its limit is " + errors_.nearest();
+           "; nearest to its limit is " + errors_.nearest() + not_tried;
   }
 
   const Evidence& evidence_;
@@ -364,10 +430,14 @@ class KernelComparison {
   std::vector<Departure> first_;  // in first calls
   std::vector<Departure> second_;
   WorstErrors errors_;
-  std::int64_t trials_ = 0;
+  KernelTried tried_;
   std::int64_t rows_chosen_ = 0;
   std::int64_t rows_certain_ = 0;  // of a whole layer
   std::int64_t rows_in_all_ = 0;
+  std::int64_t first_length_ = 0;  // of the trials; those that are no longer are the next two
+  std::int64_t short_certain_ = 0;
+  std::int64_t short_in_all_ = 0;
+  std::set<int> nothing_certain_;  // trials in which no query could be judged
   std::int64_t with_gradients_ = 0;
   std::int64_t differing_ = 0;
   std::int64_t varying_ = 0;      // numbers of the output that a second call gave otherwise
@@ -376,6 +446,12 @@ class KernelComparison {
 };
 
 }  // namespace
+
+std::optional<int> first_wrong_trial(const Evidence& evidence) {
+  const Scenario& scenario = evidence.the_case.scenario;
+  if (!scenario.is_foreign() || !scenario.has_check("kernel_is_oracle")) return std::nullopt;
+  return KernelComparison(evidence).first_wrong();
+}
 
 Check kernel_is_oracle() {
   return {"kernel_is_oracle",

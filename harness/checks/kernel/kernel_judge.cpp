@@ -10,6 +10,7 @@
 #include "harness/checks/ceilings.h"
 #include "harness/checks/kernel/kernel_gradient.h"
 #include "harness/checks/kernel/kernel_not_finite.h"
+#include "harness/checks/kernel/kernel_sequences.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
@@ -42,11 +43,13 @@ class KernelJudge {
 
   LayerJudgement judge() {
     verdict_ = judge_layer(record_, kernel_model(scenario_));
+    put_sequences(record_, verdict_);
     for (Departure& seen : verdict_.departures) {
       tell_not_finite(record_.at(seen.tensors.front()), seen);
     }
     oracles::AttentionOptions options;
-    options.replay = record_.blocks;
+    if (record_.is_sample()) options.rows = record_.rows;
+    options.replay = usable_blocks(record_);
     Stages stages(record_.config, record_.weights, record_.x, options);
     give(record_, stages);
     if (call_.lse) judge_lse(stages);
@@ -125,12 +128,12 @@ class KernelJudge {
     seen.tensors = {"lse"};
     seen.error = error;
     seen.limit = limit;
-    seen.site.detail["row_count"] = record_.lists() * record_.length;
-    seen.facts["rows_in_all"] = record_.lists() * record_.length;
+    seen.site.detail["row_count"] = record_.lists() * record_.row_count();
+    seen.facts["rows_in_all"] = record_.lists() * record_.row_count();
     if (lse_difference(right, base_two ? 1.0 : 1.0 / kLn2) / scale <= limit) {
-      seen.laws = {base_two ? KnownLaw{"logarithm_to_base_e", "the natural logarithm of the sums"}
-                            : KnownLaw{"logarithm_to_base_two",
-                                       "the logarithm of the sums to base 2"}};
+      seen.laws = {base_two
+                       ? KnownLaw{"logarithm_to_base_e", "the natural logarithm of the sums"}
+                       : KnownLaw{"logarithm_to_base_two", "the logarithm of the sums to base 2"}};
     }
     verdict_.departures.push_back(std::move(seen));
   }
@@ -211,17 +214,21 @@ class KernelJudge {
     std::set<int> heads;
     std::map<int, double> counts;
     bool counted = true;
+    std::set<int> sequences;
     for (const RecordedGradient& judged : judged_) {
       if (std::find(wrong_.begin(), wrong_.end(), judged.of) == wrong_.end()) continue;
       const std::string name = "d" + judged.of;
       seen.tensors.push_back(name);
       const ErrorOfTensor& error = verdict_.errors.at(name);
       keep_worst(error.value, error.limit, where_[name], seen);
+      sequences.merge(sequences_apart(
+          judged.found, judged.wanted, judged.allowed.relative * judged.allowed.scale));
       const oracles::WrongHeads of_heads = oracles::wrong_heads(backward, call_.branch, judged);
       heads.insert(of_heads.heads.begin(), of_heads.heads.end());
       counted = counted && !of_heads.counts.empty();
       counts.insert(of_heads.counts.begin(), of_heads.counts.end());
     }
+    put_sequences(sequences, record_.batch, seen);
     if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads)
       seen.site.heads = to_ints(heads);
     if (!only_not_finite_) {

@@ -13,6 +13,12 @@ std::optional<std::int64_t> TrialOnRecord::number_said(const std::string& key) c
   return at == inputs.metadata().end() ? std::nullopt : nsa::parse_int(at->second);
 }
 
+std::int64_t TrialOnRecord::axis(std::size_t at) const {
+  const char* const first = inputs.contains("q") ? "q" : "scores";
+  if (!inputs.contains(first) || inputs.at(first).shape.size() <= at) return 0;
+  return inputs.at(first).shape[at];
+}
+
 std::vector<TrialOnRecord> trials_on_record(const Evidence& evidence, ResultBuilder& result) {
   std::vector<TrialOnRecord> trials;
   for (const auto& row : evidence.artefacts) {

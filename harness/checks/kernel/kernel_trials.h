@@ -17,6 +17,12 @@ struct TrialOnRecord {
 
   // Of the file's metadata; nothing where it does not say it.
   [[nodiscard]] std::optional<std::int64_t> number_said(const std::string& key) const;
+  // Its sequences and their positions; 0 where its inputs do not say it.
+  [[nodiscard]] std::int64_t batch() const { return axis(0); }
+  [[nodiscard]] std::int64_t length() const { return axis(2); }
+
+ private:
+  [[nodiscard]] std::int64_t axis(std::size_t at) const;
 };
 
 // What cannot be opened is missing in `result`.

@@ -7,6 +7,7 @@
 #include <random>
 #include <unistd.h>
 
+#include "harness/checks/kernel/first_wrong_trial.h"
 #include "harness/checks/list.h"
 #include "harness/checks/process/level_course.h"
 #include "harness/cli/machine/card_health.h"
@@ -406,6 +407,8 @@ RunResult RunSession::run_attempt(std::size_t index, const Place& place, Evidenc
   }
   evidence.the_case = the_case;
   evidence.folder = options.folder;
+  if (the_case.scenario.is_foreign())
+    options.first_wrong = [&evidence] { return checks::first_wrong_trial(evidence); };
   RunnerHooks hooks;
   StandingLine standing([this](const std::string& line) { tell(line); }, !plan_.quiet);
   const bool is_command = the_case.scenario.is_command();
