@@ -19,7 +19,7 @@ constexpr std::array<std::int64_t, 4> kLargeTiles = {512, 1024, 2048, 4096};
 constexpr std::int64_t kBothSides = 1024;  // of a larger tile only one length beyond it is tried
 constexpr std::int64_t kBeyond = 65;       // by so much: another tile, and one row
 
-// Of compressed keys as many as a tile has take d times as many tokens.
+// Of compressed keys as many as a tile has take d times as many tokens. Longer trials also come once, and not again.
 constexpr std::int64_t kMostForKeys = 1100;
 constexpr std::int64_t kMostForKeysThorough = 4200;
 
@@ -237,7 +237,7 @@ void add_lengths(const Scenario& scenario, std::vector<KernelTrial>& trials) {
   for (const std::int64_t edge : lengths.edges()) {
     const std::string name = "length_" + std::to_string(edge);
     add(name, "normal", edge);
-    if (kernel.thorough) add(name + "_again", "normal", edge);
+    if (kernel.thorough && edge <= kMostForKeys) add(name + "_again", "normal", edge);
   }
   if (const std::int64_t length = lengths.of_candidates(); length > 0) {
     add("candidates", "normal", length);

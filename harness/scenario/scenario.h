@@ -68,7 +68,7 @@ struct KernelConfig {
   std::string products = "narrow";  // in bf16 and fp16: what the probabilities are multiplied in
   std::vector<std::int64_t> tile;   // of the kernel's own: lengths on both sides of each are tried
   std::vector<std::string> widths;  // further ones that it takes, d_k and d_v: 32x16
-  bool thorough = false;  // lengths in the thousands, and each of them again with other numbers
+  bool thorough = false;  // also lengths in the thousands; shorter ones again with other numbers
 
   // Gives scores of blocks or chooses blocks: no gradients flow there.
   [[nodiscard]] bool chooses() const { return level == "score" || level == "select"; }

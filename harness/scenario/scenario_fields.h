@@ -153,7 +153,7 @@ inline constexpr auto kKernelFields = [] {
             {.type = "list", .initial = "[]", .sparse = true}},
       Field{"thorough",
             &K::thorough,
-            "lengths in the thousands, and each of them again with other numbers",
+            "also lengths in the thousands, and shorter ones again with other numbers",
             {},
             {.sparse = true}}};
 }();

@@ -33,8 +33,10 @@ TOLD = {
 CONTROLLER = """
 import json, sys
 with open(sys.argv[2]) as file:
-    dtype = json.load(file)["training"]["precision"]
+    told = json.load(file)
+dtype = told["training"]["precision"]
 exit, outcome, reason, findings = {told!r}[dtype]
+reason += " thoroughly" if told["kernel"].get("thorough") else ""
 case = {{"case": "window_attention/" + dtype, "outcome": outcome, "reason": reason, "findings": findings}}
 print(json.dumps({{"exit": exit, "cases": [case], "report": "/reports/" + dtype + ".md", "run": "r"}}))
 sys.exit(exit)
@@ -70,8 +72,13 @@ class Plugin(unittest.TestCase):
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         environment.pop("PYTEST_ADDOPTS", None)
         command = [sys.executable, "-m", "pytest", "-p", "nsa_harness.pytest_plugin", "--junitxml", cls.junit, folder]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
-        cls.output = done.stdout + done.stderr
+
+        def output_of(command):
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
+            return done.stdout + done.stderr
+
+        cls.output = output_of(command)
+        cls.thorough = output_of([*command[:5], "--nsa-thorough", "-k", "fp32", folder])
 
     def test_each_case_is_a_test_of_its_own(self):
         self.assertIn("3 failed, 1 passed, 1 skipped", self.output)
@@ -88,6 +95,10 @@ class Plugin(unittest.TestCase):
         summary = self.output.split("= nsa-harness =")[1]
         self.assertIn("PASS  window_attention/fp32: 5 checks passed", summary)
         self.assertIn("/reports/fp32.md", summary)
+
+    def test_thorough_trials_are_asked_for_on_the_command_line(self):
+        self.assertIn("PASS  window_attention/fp32: 5 checks passed thoroughly", self.thorough)
+        self.assertNotIn("thoroughly", self.output)
 
     def test_junit_has_codes_and_report(self):
         found = {}

@@ -612,6 +612,12 @@ TEST_F(KernelScenario, WhatContradictsItselfIsRefused) {
       refused("callable: 'm:f', level: attend_win, picks: external"),
       HasSubstr("kernel.picks: found external, wanted it with level attend_sel or attention"));
   EXPECT_THAT(refused(plain_ + ", own_block: false"), HasSubstr("wanted it with picks external"));
+  EXPECT_THAT(refused("callable: 'm:f', level: attend_win, widths: [7x6]"),
+              HasSubstr("kernel.widths: found \"7x6\", wanted an even d_k and a d_v"));
+  EXPECT_THAT(refused("callable: 'm:f', level: select, gradients: false, widths: [8x6]"),
+              HasSubstr("kernel.widths: wanted with a level that has values"));
+  EXPECT_THAT(refused("callable: 'm:f', level: attend_win, tile: [64, 5000]"),
+              HasSubstr("kernel.tile: found \"5000\", wanted 2..4096"));
   EXPECT_THAT(error(std::string(kHead) + "kernel: {level: attend_win, callable: 'm:f'}\n"),
               HasSubstr("wanted with kind kernel alone"));
 }

@@ -70,6 +70,9 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.kernel.own_block = false;
     scenario.kernel.keys = "separate";
     scenario.kernel.from = "/a";
+    scenario.kernel.tile = {64};
+    scenario.kernel.widths = {"32x16"};
+    scenario.kernel.thorough = true;
     scenario.command.argv = {"a"};  // and of kind command
     scenario.command.directory = "/a";
     scenario.command.watch = true;
