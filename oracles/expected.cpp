@@ -1,9 +1,12 @@
 #include "oracles/expected.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "oracles/parallel.h"
 
 namespace oracles {
 namespace {
@@ -18,26 +21,60 @@ bool tells(double found, const Expected& expected, std::size_t i) {
   return std::isfinite(expected.bound.data[i]) || found == expected.value.data[i];
 }
 
-// None where the candidate misses a number that is wrong.
-std::optional<LawFit> fit(std::span<const double> found,
-                          const std::vector<bool>& wrong,
+// How the numbers of one part are counted.
+struct Fit {
+  std::int64_t judged = 0;  // wrong ones
+  double explained = 0;
+  double contradicted = 0;
+};
+
+// Adds one part; false where the law misses a number that is wrong.
+bool add_part(const FoundPart& part, const std::optional<Expected>& output, bool whole, Fit& fit) {
+  const bool comparable = part.right.value.data.size() == part.found.size();
+  const bool fits = output && output->value.data.size() == part.found.size();
+  bool any_wrong = !comparable;
+  bool any_missed = !fits;
+  double contradicted = 0;
+  for (std::size_t i = 0; i < part.found.size(); ++i) {
+    const double found = part.found[i];
+    const bool wrong = !comparable || !is_given(found, part.right, i);
+    const bool given = fits && is_given(found, *output, i) && (!wrong || tells(found, *output, i));
+    if (wrong && !given) return false;
+    const double times = part.stands_for.empty() ? 1 : part.stands_for[i];
+    any_wrong = any_wrong || wrong;
+    any_missed = any_missed || !given;
+    fit.judged += wrong ? 1 : 0;
+    fit.explained += wrong ? times : 0;
+    contradicted += given ? 0 : times;
+  }
+  if (any_wrong && any_missed && whole) return false;
+  fit.contradicted += fits ? contradicted : 0;  // a law without a meaning here says nothing of it
+  return true;
+}
+
+Misfit misfit_of_part(const FoundPart& part) {
+  if (part.right.value.data.size() == part.found.size()) {
+    return misfit_of(part.found, part.right);
+  }
+  const auto count = static_cast<std::int64_t>(part.found.size());
+  return {count, std::max<std::int64_t>(count, 1), 0, 0};
+}
+
+std::optional<LawFit> fit(const FoundParts& parts,
+                          const std::vector<Misfit>& right,
                           const Candidate& candidate) {
-  const std::optional<Expected> output = candidate.output();
-  if (!output || output->value.data.size() != found.size()) {
-    return std::nullopt;
+  Fit sums;
+  for (const bool wrong_ones : {true, false}) {  // the others cost as much, and rule out nothing
+    for (std::size_t part = 0; part < parts.count; ++part) {
+      if (right[part].fits() == wrong_ones) continue;
+      if (!add_part(parts.part(part), candidate.output(part), parts.whole, sums)) {
+        return std::nullopt;
+      }
+    }
   }
   LawFit law{candidate.law, {}, 1, candidate.detail};
-  double contradicted = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const bool given = is_given(found[i], *output, i) && (!wrong[i] || tells(found[i], *output, i));
-    if (wrong[i] && !given) {
-      return std::nullopt;
-    }
-    law.misfit.judged += wrong[i] ? 1 : 0;
-    contradicted += given ? 0 : 1;
-  }
-  const auto explained = static_cast<double>(law.misfit.judged);
-  law.share = explained / (explained + contradicted);
+  law.misfit.judged = sums.judged;
+  law.share = sums.explained / (sums.explained + sums.contradicted);
   return law;
 }
 
@@ -68,24 +105,42 @@ Misfit misfit_of(const Numbers& found, const Expected& expected) {
   return misfit_of(std::span<const double>(found.values()), expected);
 }
 
-Naming name_values(std::span<const double> found,
-                   const Expected& right,
-                   std::span<const Candidate> candidates) {
-  Naming naming{misfit_of(found, right), {}};
+Naming name_parts(const FoundParts& parts, std::span<const Candidate> candidates) {
+  std::vector<Misfit> right(parts.count);
+  parallel_for(static_cast<std::int64_t>(parts.count),
+               1,
+               parts.threads,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (auto part = static_cast<std::size_t>(begin);
+                      part < static_cast<std::size_t>(end);
+                      ++part) {
+                   right[part] = misfit_of_part(parts.part(part));
+                 }
+               });
+  Naming naming;
+  for (const Misfit& part : right) {
+    naming.right.add(part, naming.right.judged);
+  }
   if (naming.right.fits()) {
     return naming;
   }
-  std::vector<bool> wrong;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    wrong.push_back(!is_given(found[i], right, i));
-  }
   for (const Candidate& candidate : candidates) {
-    if (auto law = fit(found, wrong, candidate)) {
+    if (auto law = fit(parts, right, candidate)) {
       naming.fitting.push_back(std::move(*law));
     }
   }
   keep_the_strongest(naming.fitting);
   return naming;
+}
+
+Naming name_values(std::span<const double> found,
+                   const Expected& right,
+                   std::span<const Candidate> candidates) {
+  return name_parts({1,
+                     [&](std::size_t) {
+                       return FoundPart{{found.begin(), found.end()}, right};
+                     }},
+                    candidates);
 }
 
 }  // namespace oracles

@@ -52,6 +52,20 @@ std::string Naming::text() const {
   return "no law alone: " + names;
 }
 
+namespace {
+constexpr std::string_view kOr = " or ";
+}
+
+std::vector<std::string> forms_in(std::string_view detail) {
+  std::vector<std::string> forms;
+  for (std::size_t end = detail.find(kOr); end != detail.npos; end = detail.find(kOr)) {
+    forms.emplace_back(detail.substr(0, end));
+    detail.remove_prefix(end + kOr.size());
+  }
+  forms.emplace_back(detail);
+  return forms;
+}
+
 void merge_forms(std::vector<LawFit>& fitting) {
   std::vector<LawFit> merged;
   for (LawFit& fit : fitting) {
@@ -61,7 +75,7 @@ void merge_forms(std::vector<LawFit>& fitting) {
     if (same == merged.end()) {
       merged.push_back(std::move(fit));
     } else {
-      same->detail += " or " + fit.detail;
+      same->detail += std::string(kOr) + fit.detail;
     }
   }
   fitting = std::move(merged);

@@ -40,6 +40,7 @@ struct LawFit {
   double share = 1;
   // A number that the law was fitted with, in words ("factor 2"); empty where there is none.
   std::string detail;
+  double number = 0;  // that number where it is a factor
 };
 
 struct Naming {
@@ -75,6 +76,9 @@ const auto& rule_named(const Rules& rules, std::string_view law) {
 // Forms of one law (another weight, another share) that fit equally become one fit that names them all:
 // the law is known, its detail is not.
 void merge_forms(std::vector<LawFit>& fitting);
+
+// The forms of such a fit's detail.
+std::vector<std::string> forms_in(std::string_view detail);
 
 // Keeps the laws that hold everywhere where there are such, in the order they were found.
 void keep_the_strongest(std::vector<LawFit>& fitting);

@@ -226,7 +226,8 @@ std::vector<KnownLaw> known_laws(const oracles::Naming& naming) {
   for (const oracles::LawFit& fit : naming.fitting) {
     std::string about(fit.law.about);
     if (!fit.detail.empty()) about += ": " + fit.detail;
-    laws.push_back({std::string(fit.law.name), about, fit.law.fitted, fit.share});
+    laws.push_back(
+        {std::string(fit.law.name), about, fit.law.fitted, fit.share, fit.number, fit.detail});
   }
   return laws;
 }

@@ -27,6 +27,8 @@ struct KnownLaw {
   std::string about;    // what is done in place of the right thing
   bool fitted = false;  // to the numbers that were found
   double share = 0.0;   // of the rows that would be wrong if the law held everywhere; 0: not known
+  double number = 0.0;  // the factor that was fitted, if any
+  std::string detail = {};  // the end of `about`: which form of the law, "16 or 32"
 };
 [[nodiscard]] std::vector<KnownLaw> known_laws(const oracles::Naming& naming);
 

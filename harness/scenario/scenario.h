@@ -69,6 +69,7 @@ struct KernelConfig {
   std::vector<std::int64_t> tile;   // of the kernel's own: lengths on both sides of each are tried
   std::vector<std::string> widths;  // further ones that it takes, d_k and d_v: 32x16
   bool thorough = false;  // also lengths in the thousands; shorter ones again with other numbers
+  std::string allow = "none";  // of kAllowed: roundings before the softmax that are let pass
 
   // Gives scores of blocks or chooses blocks: no gradients flow there.
   [[nodiscard]] bool chooses() const { return level == "score" || level == "select"; }
@@ -94,6 +95,7 @@ inline constexpr std::array kPicksTypes = {"int64", "int32"};
 inline constexpr std::array kLogarithms = {"none", "e", "2"};
 inline constexpr std::int64_t kLongestTile = 4096;  // twice that and more takes minutes on a CPU
 inline constexpr std::array kProducts = {"narrow", "wide"};
+inline constexpr std::array kAllowed = {"none", "scaled_query_rounded", "scores_rounded", "both"};
 
 // What kind `command` supervises: any command line of the user's own.
 struct CommandConfig {

@@ -155,7 +155,14 @@ inline constexpr auto kKernelFields = [] {
             &K::thorough,
             "also lengths in the thousands, and shorter ones again with other numbers",
             {},
-            {.sparse = true}}};
+            {.sparse = true}},
+      Field{
+          "allow",
+          &K::allow,
+          "roundings that cost digits in bf16 and fp16 and are let pass: of the queries times the "
+          "scale, of the scores, both, or none",
+          nsa::one_of(kAllowed),
+          {.sparse = true}}};
 }();
 
 inline constexpr auto kCommandFields = [] {

@@ -77,4 +77,45 @@ Tensor with_narrow_softmax(const Stages& forward, Branch branch) {
   return kept.of(std::move(out));
 }
 
+Tensor with_rounded_queries(const Stages& forward, ScoreRounding how) {
+  const double root = 1 / std::sqrt(static_cast<double>(forward.config().d_k));
+  const double factor = how == ScoreRounding::scaled_query_log2 ? root / std::log(2.0) : root;
+  Tensor q = forward.input(Stage::q);
+  for (double& value : q.data) {
+    value = rounded(value * factor, forward.layer().kept.results) / factor;
+  }
+  return q;
+}
+
+Tensor with_score_rounding(const Stages& forward, Branch branch, ScoreRounding how, double factor) {
+  const Kept& kept = forward.layer().kept;
+  const std::vector<KeyBank>& keys = forward.banks(branch);
+  const bool of_queries =
+      how == ScoreRounding::scaled_query || how == ScoreRounding::scaled_query_log2;
+  const Tensor q = of_queries ? with_rounded_queries(forward, how) : forward.input(Stage::q);
+  if (branch == Branch::sel) {
+    (void)forward.attended();  // computed before threads ask for it
+  }
+  const auto logit = [&](double value) {
+    if (how == ScoreRounding::scores || how == ScoreRounding::scores_twice) {
+      value = rounded(value / factor, kept.results) * factor;
+    }
+    return how == ScoreRounding::scores ? value : rounded(value, kept.results);
+  };
+  Tensor out = zeros(forward.shape_of(output_stage(branch)));
+  for_each_row(forward.sizes(), forward.layer().threads, [&](auto group, auto row, auto& work) {
+    const KeyList visible = visible_keys(forward.query(branch, group, row));
+    scaled_logits(keys[group], visible, head_rows(q, group, row), work);
+    for (double& value : work) {
+      value = of_queries ? value : logit(value);
+    }
+    softmax_rows(work, forward.sizes().heads);
+    if (kept.narrow(branch)) {
+      kept.round(work);
+    }
+    weighted_values(keys[group], visible, work, head_rows(out, group, row));
+  });
+  return kept.of(std::move(out));
+}
+
 }  // namespace oracles

@@ -22,4 +22,13 @@ Tensor with_float_angles(const Stages& forward, Stage stage, FloatAngles how, Te
 // What comes out of a branch, with logits and probabilities rounded to the type.
 Tensor with_narrow_softmax(const Stages& forward, Branch branch);
 
+// What an implementation rounds to the type before the softmax: the queries times the factor of the logits, without or with the
+// factor log2 e of a power of two; or the scores, before the factor, after it, or both.
+enum class ScoreRounding { scaled_query, scaled_query_log2, scores, scaled_scores, scores_twice };
+
+// What comes out of a branch then. `factor` is that of the logits: scores are logits without it.
+Tensor with_score_rounding(const Stages& forward, Branch branch, ScoreRounding how, double factor);
+// The queries [B,G,h,R,D] that stand for those which are rounded once they have the factor.
+Tensor with_rounded_queries(const Stages& forward, ScoreRounding how);
+
 }  // namespace oracles

@@ -54,6 +54,28 @@ bool has_own_banks(const AttendLaw& law) {
   return !law.rotated_keys || law.value_shift != 0 || law.keys_of || law.values_of;
 }
 
+// [B,G,h,R,D]; empty where they are the right ones.
+Tensor other_queries(const Stages& in, const AttendLaw& law) {
+  if (!law.rotated_queries) {
+    return unrotated_queries(in);
+  }
+  if (law.query_head == nullptr) {
+    return {};
+  }
+  const Tensor& q = in.input(Stage::q);
+  Tensor other = q;
+  const std::int64_t heads = in.config().n_heads;
+  const std::int64_t size = q.shape[3] * q.shape[4];
+  for (std::int64_t head = 0; head < q.shape[0] * heads; ++head) {
+    const std::int64_t own = head % heads;
+    const std::int64_t from =
+        law.query_head(in.config(), own / in.sizes().heads, own % in.sizes().heads);
+    std::copy_n(
+        q.data.begin() + (head - own + from) * size, size, other.data.begin() + head * size);
+  }
+  return other;
+}
+
 View one_head(const View& q_hD, std::int64_t head) {
   return {q_hD.data + head * q_hD.row_step, 1, q_hD.columns, q_hD.row_step, 1};
 }
@@ -81,8 +103,8 @@ AttendUnder::AttendUnder(const Stages& in, Branch branch, const AttendLaw& law)
     : in_(in),
       branch_(branch),
       law_(law),
-      other_q_(law.rotated_queries ? Tensor{} : unrotated_queries(in)),
-      q_(law.rotated_queries ? in.input(Stage::q) : other_q_),
+      other_q_(other_queries(in, law)),
+      q_(other_q_.data.empty() ? in.input(Stage::q) : other_q_),
       banks_(has_own_banks(law) ? other_banks_ : in.banks(branch)) {
   if (branch == Branch::sel) {
     (void)in.attended();  // computed before threads ask for it

@@ -26,6 +26,8 @@ struct AttendLaw {
   // Whose keys, and whose values, head i of group g meets; none: those of group g.
   GroupOf key_group = nullptr;
   GroupOf value_group = nullptr;
+  // Whose query head i of group g brings, counted over all groups; none: its own.
+  GroupOf query_head = nullptr;
   bool rotated_queries = true;
   bool rotated_keys = true;
   // Key u brings the value of u + value_shift, of the nearest token where there is none.
@@ -56,7 +58,7 @@ class AttendUnder {
   const Stages& in_;
   Branch branch_;
   const AttendLaw& law_;
-  Tensor other_q_;  // where queries are not rotated
+  Tensor other_q_;  // where queries are not rotated, or those of other heads
   Tensor other_k_;  // where other keys or values than the branch's own are attended
   Tensor other_v_;
   const Tensor& q_;

@@ -87,10 +87,21 @@ KeyList drop_current(const Query& query) {
   return keys;
 }
 
-KeyList blocks_of_l(const Query& query) {
+// Block j is taken for the tokens [j*length, (j+1)*length).
+KeyList blocks_of(const Query& query, std::int64_t length) {
   AttentionConfig config = query.config;
-  config.l_sel = config.l;
+  config.l_sel = length;
   return selected_tokens(config, query.t, query.blocks);
+}
+KeyList blocks_of_half(const Query& query) {
+  return blocks_of(query, query.config.l_sel / 2);
+}
+KeyList blocks_of_double(const Query& query) {
+  return blocks_of(query, query.config.l_sel * 2);
+}
+
+KeyList blocks_of_l(const Query& query) {
+  return blocks_of(query, query.config.l);
 }
 
 std::int64_t empty_slots(const Query& query) {
@@ -198,7 +209,68 @@ std::vector<StageLaw> key_laws() {
                  {o_sel},
                  "block j is taken for the tokens [j*l, (j+1)*l): l in place of l_sel",
                  {.keys = blocks_of_l},
-                 [](const Stages& in, Stage) { return in.config().l != in.config().l_sel; })};
+                 [](const Stages& in, Stage) { return in.config().l != in.config().l_sel; }),
+      attend_law(
+          "blocks_half_as_long",
+          {o_sel},
+          "blocks of half the length: block j is taken for the l_sel / 2 tokens from j*l_sel/2 on",
+          {.keys = blocks_of_half},
+          [](const Stages& in, Stage) {
+            return in.config().l_sel % 2 == 0 && 2 * in.config().l != in.config().l_sel;
+          }),
+      attend_law(
+          "blocks_twice_as_long",
+          {o_sel},
+          "blocks of twice the length: block j is taken for the 2*l_sel tokens from 2*j*l_sel on",
+          {.keys = blocks_of_double},
+          [](const Stages& in, Stage) { return in.config().l != 2 * in.config().l_sel; })};
+}
+
+std::int64_t interleaved(const AttentionConfig& c, std::int64_t g, std::int64_t i) {
+  return (g * c.heads_per_group() + i) % c.n_kv_groups;
+}
+
+// Heads of queries and of groups in another order than that of keys and values.
+std::vector<StageLaw> head_laws() {
+  const std::vector<Stage> all = {o_cmp, o_sel, o_win};
+  return {
+      attend_law(
+          "keys_interleaved",
+          all,
+          "keys, but not values, of group hq mod G: repeated where they should be interleaved",
+          {.key_group = interleaved},
+          has_groups_of_heads),
+      attend_law(
+          "values_interleaved",
+          all,
+          "values, but not keys, of group hq mod G: repeated where they should be interleaved",
+          {.value_group = interleaved},
+          has_groups_of_heads),
+      attend_law(
+          "queries_group_minor",
+          all,
+          "queries read as [h, G] heads, not as [G, h]: head i of group g is query head i*G + g",
+          {.query_head = [](const AttentionConfig& c,
+                            std::int64_t g,
+                            std::int64_t i) { return i * c.n_kv_groups + g; }},
+          has_groups_of_heads),
+      {{"outputs_group_minor",
+        "outputs written as [h, G] heads, not as [G, h]: head i of group g in the place i*G + g"},
+       all,
+       [](const Stages& in, Stage stage) {
+         const Tensor right = in.right(stage);
+         Tensor out = right;
+         const std::int64_t heads = in.config().n_heads;
+         const std::int64_t size = right.shape[3] * right.shape[4];
+         for (std::int64_t head = 0; head < right.shape[0] * heads; ++head) {
+           const std::int64_t own = head % heads;
+           std::copy_n(right.data.begin() + head * size,
+                       size,
+                       out.data.begin() + (head - own + group_minor(in.config(), own)) * size);
+         }
+         return out;
+       },
+       has_groups_of_heads}};
 }
 
 std::vector<StageLaw> operand_laws() {
@@ -332,9 +404,6 @@ std::vector<ProbabilityLaw> group_laws() {
                     {.key_group = kShifts[i].second, .value_group = kShifts[i].second},
                     [by](const Stages& in, Stage) { return by < in.config().n_kv_groups; }});
   }
-  const GroupOf interleaved = [](const AttentionConfig& c, std::int64_t g, std::int64_t i) {
-    return (g * c.heads_per_group() + i) % c.n_kv_groups;
-  };
   laws.push_back({"heads_interleaved",
                   "keys and values of group hq mod G",
                   {.key_group = interleaved, .value_group = interleaved},
@@ -353,8 +422,10 @@ std::vector<StageLaw> attend_laws() {
           attend_law(law.name, {o_cmp, o_sel, o_win}, law.about, law.law, law.makes_sense));
     }
   }
-  for (StageLaw& law : operand_laws()) {
-    laws.push_back(std::move(law));
+  for (const auto family : {operand_laws, head_laws}) {
+    for (StageLaw& law : family()) {
+      laws.push_back(std::move(law));
+    }
   }
   return laws;
 }

@@ -264,4 +264,11 @@ std::span<const BackwardLaw> backward_laws() {
   return kLaws;
 }
 
+const BackwardLaw* backward_law(std::string_view name) {
+  const std::span<const BackwardLaw> laws = backward_laws();
+  const auto at = std::find_if(
+      laws.begin(), laws.end(), [&](const BackwardLaw& law) { return law.law.name == name; });
+  return at == laws.end() ? nullptr : &*at;
+}
+
 }  // namespace oracles

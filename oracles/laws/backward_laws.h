@@ -27,6 +27,7 @@ struct BackwardLaw {
 
 // All of them, in a fixed order, each name once.
 std::span<const BackwardLaw> backward_laws();
+const BackwardLaw* backward_law(std::string_view name);  // nullptr: none has this name
 
 // One gradient that was recorded. Refers to its owner's tensors.
 struct RecordedGradient {

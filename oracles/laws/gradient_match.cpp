@@ -117,10 +117,14 @@ std::vector<LawFit> common_patterns(std::span<const RecordedGradient> recorded,
       common = own;
       continue;
     }
-    std::erase_if(common, [&](const LawFit& law) {
-      return std::none_of(own.begin(), own.end(), [&](const LawFit& other) {
+    std::erase_if(common, [&](LawFit& law) {
+      const auto same = std::find_if(own.begin(), own.end(), [&](const LawFit& other) {
         return law.law.name == other.law.name && law.detail == other.detail;
       });
+      if (same != own.end()) {
+        law.share = std::min(law.share, same->share);
+      }
+      return same == own.end();
     });
   }
   return common;

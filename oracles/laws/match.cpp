@@ -7,6 +7,7 @@
 
 #include "oracles/laws/offset_laws.h"
 #include "oracles/laws/stage_laws.h"
+#include "oracles/laws/tiled_laws.h"
 
 namespace oracles {
 namespace {
@@ -144,10 +145,11 @@ class Sieve {
 
   // Laws that have no meaning at a few rows are let through.
   [[nodiscard]] bool lets_through(const StageLaw& law) const {
-    if (!few_ || (law.makes_sense && !law.makes_sense(*few_, stage_))) {
-      return true;
-    }
-    return trial_->explains(law.output(*few_, stage_));
+    const bool has_meaning = few_ && (!law.makes_sense || law.makes_sense(*few_, stage_));
+    return !has_meaning || trial_->explains(law.output(*few_, stage_));
+  }
+  [[nodiscard]] bool lets_through(const OutputOf& output) const {
+    return !few_ || trial_->explains(output(*few_));
   }
 
  private:
@@ -158,6 +160,10 @@ class Sieve {
   std::vector<std::size_t> wrong_;
   std::optional<Trial> trial_;
 };
+
+bool holds_everywhere(const LawFit& law) {
+  return law.share >= 1;
+}
 
 // Heads of [B,G,h,R,W] or groups of [B,G,R,W] in one sequence.
 std::int64_t lanes_of(const Shape& shape) {
@@ -193,6 +199,17 @@ std::vector<std::size_t> wrong_vectors(const Tensor& found, const Tensor& wanted
   return wrong;
 }
 
+std::vector<std::size_t> refuting_vectors(const Tensor& found,
+                                          const Tensor& wanted,
+                                          const Tensor& output,
+                                          const Allowed& allowed) {
+  const double limit = allowed.of(output);
+  std::vector<std::size_t> refuting = wrong_vectors(output, wanted, 2 * limit);
+  std::erase_if(refuting,
+                [&](std::size_t vector) { return is_same(output, found, vector, limit); });
+  return refuting;
+}
+
 Naming name_stage(const Stages& stages,
                   Stage stage,
                   const Tensor& found,
@@ -225,10 +242,21 @@ Naming name_stage(const Stages& stages,
   if (!everywhere.empty()) {
     naming.fitting = std::move(everywhere);
   }
-  if (naming.fitting.empty()) {
-    naming.fitting = offset_laws(stages, stage, wrong, [&](const Tensor& output) {
-      return trial.explains(output) && trial.extent(output).share >= 1;
-    });
+  // Those that hold in a part of the rows may be met by chance: laws with forms may give all of them.
+  const auto gives_all = [&](const Tensor& output) {
+    return trial.explains(output) && trial.extent(output).share >= 1;
+  };
+  if (std::none_of(naming.fitting.begin(), naming.fitting.end(), holds_everywhere)) {
+    for (const LawFit& fit : offset_laws(stages, stage, wrong, gives_all)) {
+      naming.fitting.push_back(fit);
+    }
+  }
+  if (std::none_of(naming.fitting.begin(), naming.fitting.end(), holds_everywhere)) {
+    for (const LawFit& fit : fitting_tiled_laws(stage, [&](const OutputOf& output) {
+           return sieve.lets_through(output) && gives_all(output(stages));
+         })) {
+      naming.fitting.push_back(fit);
+    }
   }
   if (naming.fitting.empty() && stage != Stage::blocks) {
     naming.fitting = fitted_patterns(found, wanted, wrong, lanes_of(wanted.shape), allowed);

@@ -27,6 +27,13 @@ double finite_scale(const Tensor& tensor);
 // Where `wanted` is not finite, an input was not, and nothing is wrong here.
 std::vector<std::size_t> wrong_vectors(const Tensor& found, const Tensor& wanted, double limit);
 
+// Vectors of `found` that refute a law whose output is `output`: it is another one there, and the right one is further from it than
+// two right numbers may be.
+std::vector<std::size_t> refuting_vectors(const Tensor& found,
+                                          const Tensor& wanted,
+                                          const Tensor& output,
+                                          const Allowed& allowed);
+
 // `found` was recorded, `wanted` is right, `wrong` are vectors of it that are wrong: all of them,
 // or those that have to be explained. Known laws are tried first; where none fits, patterns that
 // are fitted to the numbers: a constant factor, a rounding to bfloat16, heads in another order.
@@ -47,5 +54,13 @@ std::vector<LawFit> fitted_patterns(const Tensor& found,
                                     const std::vector<std::size_t>& wrong,
                                     std::int64_t lanes,
                                     const Allowed& allowed);
+
+bool is_pattern(std::string_view name);  // one of these
+// Of another tensor: does `found`, which is right, refute it? `number` as in LawFit.
+bool refutes_pattern(std::string_view name,
+                     double number,
+                     const Tensor& found,
+                     const Tensor& wanted,
+                     const Allowed& allowed);
 
 }  // namespace oracles

@@ -44,7 +44,7 @@ std::int64_t token_at(const EmbeddingInputs& in, std::int64_t row, std::int64_t 
   return s < 0 || s >= length ? -1 : in.tokens.data[row - row % length + s];
 }
 
-using Rule = StageRule<EmbeddingInputs>;
+using Rule = WrongLaw<EmbeddingInputs>;
 using In = const EmbeddingInputs&;
 
 // Rows of the table at an index that depends on the place.
@@ -108,7 +108,7 @@ constexpr LastLaws kLast{{"embed_factor", "the embedding times a factor"},
                          {"embed_kept_narrow", "the embedding has fewer digits"}};
 
 using Back = const EmbeddingGradientInputs&;
-using BackRule = StageRule<EmbeddingGradientInputs>;
+using BackRule = WrongLaw<EmbeddingGradientInputs>;
 
 // add(i, term) for every term of dlogits^T normed, i the number's place.
 template <typename Add>

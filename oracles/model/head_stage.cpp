@@ -22,7 +22,7 @@ Expected capped(Expected e, double cap, const Rounding& rounding) {
   return e;
 }
 
-using Rule = StageRule<HeadInputs>;
+using Rule = WrongLaw<HeadInputs>;
 using In = const HeadInputs&;
 
 Rule scaled(std::string_view name, std::string_view about, double power) {
@@ -116,12 +116,12 @@ std::span<const Law> head_laws() {
 }
 
 std::optional<Expected> head_under(std::string_view law, std::size_t choice, In in) {
-  return output_under(head_rules(), law, choice, in);
+  return given_by(head_rules(), law, in, choice);
 }
 
 Naming name_logits(const Tensor& found, In in) {
   const Expected right = expected_logits(in);
-  Naming naming = name_by_rules(head_rules(), kLast, in, found.data, right);
+  Naming naming = name_by_laws(head_rules(), kLast, in, found.data, right);
   if (!naming.right.fits() && naming.fitting.empty() && is_biased(found.data, right)) {
     naming.fitting.push_back({kBias, {}, 1, {}});
   }

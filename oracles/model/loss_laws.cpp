@@ -207,7 +207,7 @@ void validate(const LossInputs& in) {
   }
 }
 
-using Rule = StageRule<LossInputs>;
+using Rule = WrongLaw<LossInputs>;
 using In = const LossInputs&;
 
 // `change` returns false where the law has no meaning.
@@ -393,13 +393,13 @@ std::span<const Law> loss_laws() {
 
 std::optional<Expected> loss_under(std::string_view law, std::size_t choice, In in) {
   validate(in);
-  return output_under(loss_rules(), law, choice, in);
+  return given_by(loss_rules(), law, in, choice);
 }
 
 Naming name_loss(double loss, const Tensor& dlogits_RV, In in) {
   std::vector<double> found{loss};
   found.insert(found.end(), dlogits_RV.data.begin(), dlogits_RV.data.end());
-  return name_by_rules(loss_rules(), kLast, in, found, expected_loss(in));
+  return name_by_laws(loss_rules(), kLast, in, found, expected_loss(in));
 }
 
 }  // namespace oracles

@@ -90,7 +90,7 @@ bool is_exchangeable(const MlpWeights& w) {
   return w.fc1.rows == w.fc2.columns && w.fc1.columns == w.fc2.rows;
 }
 
-using Rule = StageRule<MlpInputs>;
+using Rule = WrongLaw<MlpInputs>;
 
 std::vector<Rule> forward_of_activation() {
   return {{{"mlp_other_activation", "another function in the place of silu"},
@@ -181,7 +181,7 @@ Expected gradient_with(const MlpGradientInputs& in, const Activation& activation
   const MlpInputs& f = in.forward;
   return mlp_gradient_with(f.x, f.weights, activation, in.dy, f.rounding, f.threads);
 }
-using GradientRule = StageRule<MlpGradientInputs>;
+using GradientRule = WrongLaw<MlpGradientInputs>;
 
 const std::vector<GradientRule>& gradient_rules() {
   using In = const MlpGradientInputs&;

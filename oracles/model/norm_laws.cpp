@@ -74,7 +74,7 @@ Expected norm_under(const Tensor& x,
   return e;
 }
 
-using Rule = StageRule<NormInputs>;
+using Rule = WrongLaw<NormInputs>;
 
 Rule changed(std::string_view name, std::string_view about, void (*change)(NormTerms&)) {
   return {{name, about}, [change](const NormInputs& in, std::size_t) {
@@ -165,7 +165,7 @@ const std::vector<Rule>& forward_rules() {
 }
 
 // Backward, from the same recorded rows.
-using GradientRule = StageRule<NormGradientInputs>;
+using GradientRule = WrongLaw<NormGradientInputs>;
 
 // own_share r gain dy - pull_share (second term)
 Expected gradient_under(const NormGradientInputs& in,
@@ -244,7 +244,7 @@ Expected gain_of_rows(const GainInputs& in, std::int64_t begin, std::int64_t cou
   };
   return expected_gain_gradient(part(in.x), in.gain, part(in.dy), in.rounding, share * in.scale);
 }
-using GainRule = StageRule<GainInputs>;
+using GainRule = WrongLaw<GainInputs>;
 
 const std::vector<GainRule>& gain_rules() {
   const auto times_gain = [](double power) {

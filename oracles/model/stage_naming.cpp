@@ -66,11 +66,10 @@ std::optional<LawFit> kept_narrow(const std::vector<double>& found,
 
 }  // namespace
 
-Naming name_with_last(const std::vector<double>& found,
-                      const Expected& right,
-                      std::span<const Candidate> candidates,
-                      const LastLaws& last) {
-  Naming naming = name_values(found, right, candidates);
+Naming with_last(Naming naming,
+                 const std::vector<double>& found,
+                 const Expected& right,
+                 const LastLaws& last) {
   merge_forms(naming.fitting);
   if (naming.right.fits() || !naming.fitting.empty()) {
     return naming;

@@ -29,7 +29,7 @@ Expected weighted(const ResidualInputs& in, const Tensor& stream, double a, doub
   return e;
 }
 
-using Rule = StageRule<ResidualInputs>;
+using Rule = WrongLaw<ResidualInputs>;
 
 Rule sum_of(std::string_view name, std::string_view about, double a, double b) {
   return {{name, about}, [a, b](const ResidualInputs& in, std::size_t) {

@@ -245,7 +245,7 @@ std::vector<Candidate> candidates_of(const AccumulateRecord& r) {
     const std::int64_t choices = rule.before != 0 && r.before.empty() ? 0 : rule.choices(sizes);
     for (std::int64_t which = 0; which < choices; ++which) {
       candidates.push_back({rule.law,
-                            [&r, &rule, sizes, which] {
+                            [&r, &rule, sizes, which](std::size_t) {
                               return std::optional(weighted(
                                   r, weighting_of(rule, sizes, which), 0, r.result.size()));
                             },

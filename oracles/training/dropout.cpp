@@ -11,7 +11,7 @@ namespace oracles {
 namespace {
 
 using In = const DropoutInputs&;
-using Rule = StageRule<DropoutInputs>;
+using Rule = WrongLaw<DropoutInputs>;
 
 Expected times(In in, const Tensor& factors) {
   require_shape(in.branch, factors.shape, "branch");

@@ -184,7 +184,7 @@ Naming name_norm(double recorded, const NormFacts& facts) {
   const double roundoff = norm_roundoff(largest, facts.number);
   std::vector<Candidate> candidates;
   for (const NormRule& rule : norm_rules()) {
-    candidates.push_back({rule.law, [&]() -> std::optional<Expected> {
+    candidates.push_back({rule.law, [&](std::size_t) -> std::optional<Expected> {
                             const double norm = rule.norm(scaled, facts);
                             return norm > 0 ? std::optional(near(norm, roundoff)) : std::nullopt;
                           }});
@@ -197,9 +197,10 @@ Naming name_coefficient(double recorded, double recorded_norm, double max_norm, 
   const double roundoff = 8 * (unit_roundoff(number) + unit_roundoff(Number::f64));
   std::vector<Candidate> candidates;
   for (const CoefficientRule& rule : coefficient_rules()) {
-    candidates.push_back(
-        {rule.law,
-         [&] { return std::optional(near(rule.coefficient(recorded_norm, max_norm), roundoff)); }});
+    candidates.push_back({rule.law, [&](std::size_t) {
+                            return std::optional(
+                                near(rule.coefficient(recorded_norm, max_norm), roundoff));
+                          }});
   }
   return name_values(
       std::span(&recorded, 1), near(clip_factor(recorded_norm, max_norm), roundoff), candidates);

@@ -114,7 +114,7 @@ Naming name_rates(const TrainConfig& config,
   }
   std::vector<Candidate> candidates;
   for (const RateRule& rule : rules()) {
-    candidates.push_back({rule.law, [&] {
+    candidates.push_back({rule.law, [&](std::size_t) {
                             return std::optional(
                                 expected([&](const At& at) { return other_rate(rule, at); }));
                           }});

@@ -141,8 +141,9 @@ Naming name_scales(const LossScale& first, std::span<const ScaleStep> steps) {
   const Expected found = expected_of({steps.begin(), steps.end()});
   std::vector<Candidate> candidates;
   for (const ScaleRule& rule : rules()) {
-    candidates.push_back(
-        {rule.law, [&] { return std::optional(expected_of(course(rule, first, finite))); }});
+    candidates.push_back({rule.law, [&](std::size_t) {
+                            return std::optional(expected_of(course(rule, first, finite)));
+                          }});
   }
   Naming naming = name_values(found.value.data, expected_of(course({}, first, finite)), candidates);
   // The course of a law has no parts: one that gives the wrong steps alone is another law.

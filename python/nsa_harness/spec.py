@@ -7,6 +7,7 @@ import math
 import re
 
 DTYPES = ("fp64", "fp32", "bf16", "fp16")
+ROUNDINGS = ("scaled_query_rounded", "scores_rounded")
 
 # What a level needs, and what else it knows of the fields that not all levels have.
 REQUIRED = {
@@ -18,7 +19,7 @@ REQUIRED = {
     "attention": ("d_k", "d_v", "block", "top_n", "window", "compress_length", "compress_stride"),
 }
 LEVELS = tuple(REQUIRED)
-_OF_ATTENTION = ("scale", "lse", "products")
+_OF_ATTENTION = ("scale", "lse", "products", "allow")
 _OF_LISTS = ("forced_first", "forced_last", "picks_order", "picks_dtype", "sentinel")
 OPTIONAL = {
     "attend_sel": (*_OF_ATTENTION, *_OF_LISTS, "select", "picks_per"),
@@ -54,6 +55,8 @@ class Spec:
     products: str = "narrow"  # in bf16 and fp16 the probabilities are rounded before they meet the values; or "wide"
     tile: tuple = ()  # sizes of its own tiles, or one size: lengths on both sides of each are tried
     widths: tuple = ()  # further pairs (d_k, d_v) that it takes: one trial each
+    # roundings that cost digits in bf16 and fp16 and are let pass: "scaled_query_rounded", "scores_rounded"
+    allow: tuple = ()
     seconds: float = 300.0  # then a case is ended
     seed: int = 0
     # attend_sel: keys of the chosen blocks, up to the query's own position; select: the choice of them
@@ -80,6 +83,7 @@ class Spec:
     def __post_init__(self):
         dtypes = self.dtypes
         object.__setattr__(self, "dtypes", (dtypes,) if isinstance(dtypes, str) else tuple(dtypes))
+        object.__setattr__(self, "allow", (self.allow,) if isinstance(self.allow, str) else tuple(self.allow))
         object.__setattr__(self, "layout", str(self.layout).lower().replace("t", "s"))
         object.__setattr__(self, "tile", _sizes(self.tile))
         object.__setattr__(self, "widths", _pairs(self.widths))
@@ -143,6 +147,8 @@ class Spec:
             "budget": {"seconds": float(self.seconds)},
             "checks": ["kernel_is_oracle", "kernel_causal", "unmutated", "process_clean", "progress"],
         }
+        if self.allow:
+            document["kernel"]["allow"] = self.allow[0] if len(self.allow) == 1 else "both"
         if origin:
             document["kernel"]["from"] = origin
         if self.tile:
@@ -201,6 +207,8 @@ def _check(spec):
         _refuse("layout", spec.layout, "b, s (or t), h and d in some order, each once")
     if not spec.dtypes or len(set(spec.dtypes)) != len(spec.dtypes) or not set(spec.dtypes) <= set(DTYPES):
         _refuse("dtypes", spec.dtypes, "some of " + ", ".join(DTYPES) + ", each once")
+    if len(set(spec.allow)) != len(spec.allow) or not set(spec.allow) <= set(ROUNDINGS):
+        _refuse("allow", spec.allow, "some of " + ", ".join(ROUNDINGS) + ", each once")
     for field in ("heads", "groups"):
         _whole(spec, field, 1)
     if spec.heads % spec.groups:

@@ -2,7 +2,10 @@
 // with the oracle, so what is healthy here is right by two witnesses.
 #pragma once
 
+#include <algorithm>
+
 #include "harness/checks/kernel/kernel_call.h"
+#include "harness/foreign/draw.h"
 #include "harness/foreign/trials.h"
 #include "nsa/base/hash.h"
 #include "tests/checks/planted_case.h"
@@ -43,6 +46,12 @@ struct PlantedKernel {
       [](auto, auto, auto&) {};
   bool slots_are_block_zero = false;  // what a list's slots without a block are read as
   int slots = 3;                      // of a list
+  bool keeps_lists = false;           // those of the first call with as many queries
+  bool narrow = false;                // in bfloat16, forward alone
+  bool rounds_scores = false;         // to bfloat16, once they are scaled
+  std::string allow = "none";
+  bool gates_turned =
+      false;  // of a whole layer: those of the selected branch and of the window are exchanged
   bool queries_begin_again =
       false;  // in the forward, from the largest power of two below their number on
   std::vector<std::int64_t> rows = {};  // that trials of as many positions judge; none: all
@@ -79,6 +88,12 @@ inline std::int64_t empty_slots(const harness::Scenario& s,
   return std::count(first, first + s.model.n_sel, -1);
 }
 
+inline double in_bfloat16(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+}
+
 // Softmax attention of one query and its gradients, written out.
 inline void attend_row(const harness::Scenario& s,
                        const PlantedKernel& planted,
@@ -96,8 +111,10 @@ inline void attend_row(const harness::Scenario& s,
     double logit = 0.0;
     for (std::int64_t c = 0; c < s.model.d_k; ++c)
       logit += k.at("q", b, head, t, c) * k.at("k", b, g, u, c);
+    logit *= scale;
+    if (planted.rounds_scores) logit = in_bfloat16(logit);
     keys.push_back(u);
-    p.push_back(std::exp(scale * logit));
+    p.push_back(std::exp(logit));
     if (planted.slots_are_block_zero && u < s.model.l_sel)
       p.back() *= static_cast<double>(1 + empty_slots(s, k, b, g, t));
     sum += p.back();
@@ -275,6 +292,10 @@ inline void attend_whole(harness::Scenario s, const PlantedKernel& planted, Kern
            {"o", "do"}, {"dq", "q"}, {"dk", "k"}, {"dv", "v"}, {"dgates", "gates"}}) {
     k.add(name, like, k.shapes[like].back());
   }
+  if (planted.gates_turned) {
+    std::vector<double>& gates = k.values["gates"];
+    for (std::size_t i = 0; i < gates.size(); i += 3) std::swap(gates[i + 1], gates[i + 2]);
+  }
   const std::vector<std::string> levels = {"attend_cmp", "attend_sel", "attend_win"};
   for (std::size_t branch = 0; branch < levels.size(); ++branch) {
     s.kernel.level = levels[branch];
@@ -313,8 +334,11 @@ inline void attend_whole(harness::Scenario s, const PlantedKernel& planted, Kern
 
 inline KernelTensors results_of(const harness::Scenario& s,
                                 const PlantedKernel& planted,
-                                const nsa::SafetensorsFile& inputs) {
+                                const nsa::SafetensorsFile& inputs,
+                                std::map<std::size_t, std::vector<std::int64_t>>& lists) {
   KernelTensors k = given_to_kernel(inputs);
+  const auto kept = lists.try_emplace(k.blocks.size(), k.blocks).first;
+  if (planted.keeps_lists) k.blocks = kept->second;
   if (s.kernel.level == "score") {
     score_blocks(s, k);
   } else if (s.kernel.level == "select") {
@@ -328,12 +352,16 @@ inline KernelTensors results_of(const harness::Scenario& s,
 }
 
 inline void write_kernel_outputs(Healthy& h,
-                                 const std::string& level,
+                                 const PlantedKernel& planted,
                                  const KernelTensors& k,
                                  int trial,
                                  int call,
                                  int process = 0) {
+  const std::string& level = planted.level;
+  const nsa::DType dtype = planted.narrow ? nsa::DType::bf16 : nsa::DType::f64;
   std::vector<nsa::TensorToWrite> tensors;
+  std::vector<std::vector<std::byte>> bytes;
+  bytes.reserve(8);  // the spans below point into them
   std::vector<const char*> names = {"o", "dq", "dk", "dv", "lse"};
   if (level == "score") names = {"scores"};
   if (level == "attention") names = {"o", "dq", "dk", "dv", "dgates"};
@@ -346,7 +374,10 @@ inline void write_kernel_outputs(Healthy& h,
     if (!k.values.contains(name)) continue;  // no gradient came
     std::vector<std::int64_t> shape = k.shapes.at(name);
     if (std::string(name) == "lse") shape.pop_back();
-    tensors.push_back({name, nsa::DType::f64, shape, std::as_bytes(std::span(k.values.at(name)))});
+    std::vector<double> values = k.values.at(name);
+    if (planted.narrow) std::transform(values.begin(), values.end(), values.begin(), in_bfloat16);
+    bytes.push_back(harness::encoded(dtype, values));
+    tensors.push_back({name, dtype, shape, bytes.back()});
   }
   harness::Artefact row;
   row.step = call;
@@ -395,8 +426,10 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
   s.kernel.callable = "module:name";
   s.kernel.level = planted.level;
   s.kernel.lse = planted.lse;
-  s.kernel.gradients = !s.kernel.chooses();
-  s.training.precision = nsa::Precision::fp64;
+  s.kernel.gradients = !s.kernel.chooses() && !planted.narrow;
+  s.kernel.products = "wide";
+  s.kernel.allow = planted.allow;
+  s.training.precision = planted.narrow ? nsa::Precision::bf16 : nsa::Precision::fp64;
   s.model.n_heads = 4;
   s.model.n_kv_groups = 2;
   s.model.d_k = 4;
@@ -406,6 +439,7 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
   s.model.n_sel = planted.slots;
   s.model.w = 6;
   h.evidence.artefacts.clear();
+  std::map<std::size_t, std::vector<std::int64_t>> lists;  // by their size
   for (harness::Artefact& row : harness::write_trials(s, h.evidence.folder)) {
     keep_rows(h.evidence.folder + "/" + row.path, planted.rows, row, !planted.gradient_elsewhere);
     const nsa::SafetensorsFile inputs(h.evidence.folder + "/" + row.path);
@@ -413,14 +447,15 @@ inline void make_kernel(Healthy& h, const PlantedKernel& planted) {
     if (inputs.at(first).shape[2] > planted.longest) continue;
     put(h.evidence.artefacts, kController, row, 1);
     if (row.layer == planted.fresh) {
-      KernelTensors alone = results_of(s, planted, inputs);
+      std::map<std::size_t, std::vector<std::int64_t>> fresh;
+      KernelTensors alone = results_of(s, planted, inputs, fresh);
       if (planted.spoils_fresh) planted.spoil(inputs.metadata().at("trial"), 1, alone);
-      write_kernel_outputs(h, planted.level, alone, row.layer, 1, kTwin);
+      write_kernel_outputs(h, planted, alone, row.layer, 1, kTwin);
     }
     for (int call = 1; call <= std::stoi(inputs.metadata().at("calls")); ++call) {
-      KernelTensors results = results_of(s, planted, inputs);
+      KernelTensors results = results_of(s, planted, inputs, lists);
       planted.spoil(inputs.metadata().at("trial"), call, results);
-      write_kernel_outputs(h, planted.level, results, row.layer, call);
+      write_kernel_outputs(h, planted, results, row.layer, call);
     }
   }
 }
@@ -455,11 +490,82 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
     adder(is_oracle, std::string("healthy ") + level, Verdict::pass, "", "{}", {.level = level});
   }
   adder(is_oracle, "healthy sums", Verdict::pass, "", "{}", {.lse = "e"});
+  adder(is_oracle, "healthy in bfloat16", Verdict::pass, "", "{}", {.narrow = true});
+  adder(is_oracle,
+        "rounded scores that the case allows",
+        Verdict::pass,
+        "",
+        "{}",
+        {.narrow = true, .rounds_scores = true, .allow = "scores_rounded"});
+  of(is_oracle,
+     "rounded scores",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win","detail":{"law":"scores_rounded"}})",
+     {.narrow = true, .rounds_scores = true});
+  of(is_oracle,
+     "rounded scores where other roundings are allowed",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win","detail":{"law":"scores_rounded"}})",
+     {.narrow = true, .rounds_scores = true, .allow = "scaled_query_rounded"});
   of(is_oracle,
      "window one too long",
      "NUMERIC.FORWARD",
      R"({"branch":"win","op":"attend_win"})",
      {.allowed = [](std::int64_t t, std::int64_t u, bool) { return u <= t && u > t - 7; }});
+  // What holds in a part of the rows, heads, sequences or trials is no law: kernel_findings_test.cpp says what is told.
+  const auto longer_where = [](auto holds) {
+    return [=](std::int64_t t, std::int64_t u, bool right) {
+      return right || (u == t - 6 && holds(t));
+    };
+  };
+  of(is_oracle,
+     "window one too long in every eighth row",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win"})",
+     {.allowed = longer_where([](std::int64_t t) { return t % 8 == 0; })});
+  of(is_oracle,
+     "window one too long from row 9 on",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win"})",
+     {.allowed = longer_where([](std::int64_t t) { return t >= 9; })});
+  of(is_oracle,
+     "one head twice as large",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win","heads":[3]})",
+     {.spoil = [](const std::string&, int, KernelTensors& t) {
+       for (std::int64_t b = 0; b < t.size("o", 0); ++b) {
+         for (std::int64_t row = 0; row < t.size("o", 2); ++row) {
+           for (std::int64_t c = 0; c < t.size("o", 3); ++c) t.at("o", b, 3, row, c) *= 2.0;
+         }
+       }
+     }});
+  of(is_oracle,
+     "the second sequence of a batch is off",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win"})",
+     {.spoil = [](const std::string&, int, KernelTensors& t) {
+       std::vector<double>& o = t.values.at("o");
+       if (t.size("o", 0) < 2) return;
+       for (std::size_t i = o.size() / 2; i < o.size(); ++i) o[i] += 0.25;
+     }});
+  of(is_oracle,
+     "twice as large, with large logits alone",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win","detail":{"trials":["large_logits"]}})",
+     {.spoil = [](const std::string& trial, int, KernelTensors& t) {
+       if (trial != "large_logits") return;
+       for (double& value : t.values.at("o")) value *= 2.0;
+     }});
+  of(is_oracle,
+     "window one too long, and its sums",
+     "NUMERIC.FORWARD",
+     R"({"branch":"win","op":"attend_win","detail":{"law":"one_longer"}})",
+     {.lse = "e", .allowed = longer_where([](auto) { return true; })});
+  of(is_oracle,
+     "a layer whose gates are turned",
+     "NUMERIC.FORWARD",
+     R"({"op":"attention","detail":{"law":"sel_win_exchanged"}})",
+     {.level = "attention", .gates_turned = true});
   of(is_oracle,
      "no mask",
      "MASK.ABSENT",
@@ -482,6 +588,11 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      "NUMERIC.FORWARD",
      R"({"branch":"sel","op":"attend_sel","detail":{"laws":["forced_twice","empty_slots_block_zero"]}})",
      {.level = "attend_sel", .slots_are_block_zero = true});
+  of(is_oracle,
+     "lists of the first call with as many queries",
+     "NUMERIC.FORWARD",
+     R"({"branch":"sel","op":"attend_sel","detail":{"law":"lists_of_an_earlier_call"}})",
+     {.level = "attend_sel", .slots = 4, .keeps_lists = true});
   of(is_oracle,
      "two empty slots of a list read as block 0",
      "RANGE.INVALID",

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "oracles/attention/backward.h"
+#include "oracles/attention/narrow_steps.h"
 #include "oracles/attention/stages.h"
 #include "tests/oracles/random_layer.h"
 
@@ -365,6 +366,76 @@ TEST(DrawnRounding, CoversTheMeanOverEqualKeys) {
     furthest = std::max(furthest, found / most);
   }
   EXPECT_GT(furthest, 0.02) << "the draws are far too wide";
+}
+
+// ---- roundings before the softmax --------------------------------------------------------------------
+
+double narrow(double value) {
+  return rounded(value, Number::bf16);
+}
+
+// The logit of a query and a key, one number at a time.
+double logit_rounded(ScoreRounding how,
+                     double factor,
+                     const std::vector<double>& q,
+                     const std::vector<double>& k) {
+  const double root = 1 / std::sqrt(static_cast<double>(q.size()));
+  const double log2e = how == ScoreRounding::scaled_query_log2 ? 1 / std::log(2.0) : 1;
+  const bool of_query = how == ScoreRounding::scaled_query || log2e != 1;
+  double sum = 0;
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    sum += (of_query ? narrow(q[i] * root * log2e) / log2e : q[i]) * k[i];
+  }
+  if (of_query) return sum;
+  double score = sum * root / factor;
+  if (how != ScoreRounding::scaled_scores) score = narrow(score);
+  score *= factor;
+  return how == ScoreRounding::scores ? score : narrow(score);
+}
+
+TEST(ScoreRoundings, GiveWhatLoopsGive) {
+  const RandomLayer layer =
+      dropping_layer(3);  // d_k is 6: a root that is a power of two moves no rounding
+  AttentionOptions options;
+  options.kept = kept_in(Number::bf16);
+  const Stages stages(layer.config, layer.weights, layer.x, options);
+  const Tensor& q = stages.input(Stage::q);
+  const Tensor& k = stages.input(Stage::k_win);
+  const Tensor& v = stages.input(Stage::v_win);
+  const Tensor right = stages.right(Stage::o_win);
+  const auto vector_of = [](const Tensor& tensor, std::int64_t at) {
+    const std::int64_t width = tensor.shape.back();
+    return std::vector<double>(tensor.data.begin() + at * width,
+                               tensor.data.begin() + (at + 1) * width);
+  };
+  const Sizes& n = stages.sizes();
+  for (const auto how : {ScoreRounding::scaled_query,
+                         ScoreRounding::scaled_query_log2,
+                         ScoreRounding::scores,
+                         ScoreRounding::scaled_scores,
+                         ScoreRounding::scores_twice}) {
+    constexpr double kFactor = 0.3;
+    const Tensor found = with_score_rounding(stages, Branch::win, how, kFactor);
+    for (std::int64_t lane = 0; lane < n.batch_groups() * n.heads; ++lane) {
+      for (std::int64_t row = 0; row < n.rows; ++row) {
+        std::vector<double> out(static_cast<std::size_t>(layer.config.d_v), 0.0);
+        double sum = 0;
+        for (std::int64_t u = std::max<std::int64_t>(0, row - layer.config.w + 1); u <= row; ++u) {
+          const std::int64_t key = lane / n.heads * n.rows + u;
+          const double weight = std::exp(
+              logit_rounded(how, kFactor, vector_of(q, lane * n.rows + row), vector_of(k, key)));
+          sum += weight;
+          const std::vector<double> value = vector_of(v, key);
+          for (std::size_t c = 0; c < out.size(); ++c) out[c] += weight * value[c];
+        }
+        for (std::size_t c = 0; c < out.size(); ++c) {
+          const auto at = static_cast<std::size_t>(lane * n.rows + row) * out.size() + c;
+          ASSERT_EQ(found.data[at], narrow(out[c] / sum));
+        }
+      }
+    }
+    EXPECT_NE(found.data, right.data);
+  }
 }
 
 }  // namespace

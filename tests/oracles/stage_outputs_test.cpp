@@ -1,6 +1,7 @@
 // Wrong laws of the branch outputs, the gate and y against the laws said in plain words.
 #include "oracles/laws/match.h"
 #include "oracles/laws/offset_laws.h"
+#include "oracles/laws/tiled_laws.h"
 #include "tests/oracles/stage_case.h"
 
 namespace oracles::testing {
@@ -116,6 +117,16 @@ Restatement with(const Plain& p) {
   };
 }
 
+// Place p holds head p / G of group p mod G.
+Tensor outputs_group_minor(const Case& s, Stage stage) {
+  const Tensor right = s.stages.right(stage);
+  return built(right.shape, [&](const std::vector<Index>& at) {
+    const Index place = at[1] * s.heads() + at[2];
+    const Index head = place % s.c().n_kv_groups * s.heads() + place / s.c().n_kv_groups;
+    return row_of(right, (at[0] * s.c().n_heads + head) * s.rows() + at[3]);
+  });
+}
+
 Restatements output_laws() {
   return {
       {"scale_missing", with({.root = [](const Case&) { return 1.0; }})},
@@ -140,6 +151,15 @@ Restatements output_laws() {
       {"next_groups_keys", with({.key_group = next_group, .value_group = next_group})},
       {"next_groups_values", with({.value_group = next_group})},
       {"heads_interleaved", with({.key_group = interleaved, .value_group = interleaved})},
+      {"keys_interleaved", with({.key_group = interleaved})},
+      {"values_interleaved", with({.value_group = interleaved})},
+      {"queries_group_minor",
+       with({.query =
+                 [](const Case& s, Index b, Index hq, Index row) {
+                   const Index of = hq % s.heads() * s.c().n_kv_groups + hq / s.heads();
+                   return query(s, b, of, row);
+                 }})},
+      {"outputs_group_minor", outputs_group_minor},
       {"queries_unrotated", with({.query = unrotated_query})},
       {"keys_unrotated", with({.key = unrotated_key})},
       {"values_one_late", with({.value_shift = 1})},
@@ -302,6 +322,14 @@ Restatements key_laws() {
           {"blocks_of_l", seen([=](auto& s, Stage, Index b, Index g, Index row, Index u) {
              return u <= position(s, row) &&
                     taken(s.right.blocks, b * s.c().n_kv_groups + g, row, u / s.c().l);
+           })},
+          {"blocks_half_as_long", seen([=](auto& s, Stage, Index b, Index g, Index row, Index u) {
+             return u <= position(s, row) &&
+                    taken(s.right.blocks, b * s.c().n_kv_groups + g, row, 2 * u / s.c().l_sel);
+           })},
+          {"blocks_twice_as_long", seen([=](auto& s, Stage, Index b, Index g, Index row, Index u) {
+             return u <= position(s, row) &&
+                    taken(s.right.blocks, b * s.c().n_kv_groups + g, row, u / 2 / s.c().l_sel);
            })}};
 }
 
@@ -815,6 +843,125 @@ TEST(OffsetLaws, AreNotNamedWhereTheyDoNotGiveAll) {
   for (const Tensor& found : {half, tail}) {
     for (const LawFit& fit : named_offsets(s, Stage::o_win, found).fitting) {
       EXPECT_NE(fit.law.name, kOffsetsBeginAgain.name);
+    }
+  }
+}
+
+// ---- tiles that are put together wrongly -----------------------------------------------------------
+// Against an online softmax in plain loops, and parts that are merged in plain loops.
+
+// The tile that a key is in, by the words of the form.
+Index tile_of(const std::string& form, Index key, Index place, Index count, Index listed) {
+  const bool parts = form.find("parts") != std::string::npos;
+  const bool of_row = form.find("row's") != std::string::npos;
+  const Index size = std::stol(form.substr(parts ? 0 : std::string("tiles of ").size()));
+  const Index all = of_row ? listed : count;
+  return (of_row ? place : key) / (parts ? (all + size - 1) / size : size);
+}
+
+// One row of one head: logits and values in order, and the tile of each.
+Vector online(const std::string& law,
+              const Vector& logits,
+              const std::vector<Vector>& values,
+              const std::vector<Index>& tiles) {
+  Vector out(values.front().size(), 0.0);
+  double most = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+  for (std::size_t begin = 0, end = 0; begin < logits.size(); begin = end) {
+    while (end < logits.size() && tiles[end] == tiles[begin]) ++end;
+    const double before = most;
+    for (std::size_t i = begin; i < end; ++i) most = std::max(most, logits[i]);
+    const double down = std::exp(before - most);
+    if (law == "accumulator_not_rescaled" && begin > 0) sum *= down;
+    for (double& number : out) number *= law == "sum_not_rescaled" ? down : 1;
+    for (std::size_t i = begin; i < end; ++i) {
+      const double weight = std::exp(logits[i] - most);
+      sum += weight;
+      for (std::size_t c = 0; c < out.size(); ++c) out[c] += weight * values[i][c];
+    }
+  }
+  for (double& number : out) number /= sum;
+  return out;
+}
+
+Vector merged(double base,
+              const Vector& logits,
+              const std::vector<Vector>& values,
+              const std::vector<Index>& tiles) {
+  Vector out(values.front().size(), 0.0);
+  double all = 0;
+  for (std::size_t begin = 0, end = 0; begin < logits.size(); begin = end) {
+    double sum = 0;
+    Vector part(out.size(), 0.0);
+    for (; end < logits.size() && tiles[end] == tiles[begin]; ++end) {
+      const double weight = std::exp(logits[end]);
+      sum += weight;
+      for (std::size_t c = 0; c < out.size(); ++c) part[c] += weight * values[end][c];
+    }
+    const double share = std::pow(base, std::log(sum));
+    all += share;
+    for (std::size_t c = 0; c < out.size(); ++c) out[c] += share * part[c] / sum;
+  }
+  for (double& number : out) number /= all;
+  return out;
+}
+
+Tensor tiled_plainly(const Case& s, Stage stage, const std::string& law, const std::string& form) {
+  return built(s.stages.shape_of(stage), [&](const std::vector<Index>& at) {
+    const Vector q = query(s, at[0], at[1] * s.heads() + at[2], at[3]);
+    Vector logits;
+    std::vector<Vector> values;
+    std::vector<Index> keys;
+    for (Index u = 0; u < count_of(s, stage); ++u) {
+      if (!sees(s, stage, at[0], at[1], at[3], u)) continue;
+      logits.push_back(dot(q, key(s, stage, at[0], at[1], u)) / usual_root(s));
+      values.push_back(value(s, stage, at[0], at[1], u));
+      keys.push_back(u);
+    }
+    if (keys.empty()) return Vector(static_cast<std::size_t>(s.c().d_v), 0.0);
+    std::vector<Index> tiles;
+    for (const Index u : keys) {
+      tiles.push_back(tile_of(form,
+                              u,
+                              static_cast<Index>(tiles.size()),
+                              count_of(s, stage),
+                              static_cast<Index>(keys.size())));
+    }
+    if (law == "merged_with_base_e")
+      return merged(std::exp(1 / std::log(2.0)), logits, values, tiles);
+    if (law == "merged_with_base_two") return merged(2, logits, values, tiles);
+    return online(law, logits, values, tiles);
+  });
+}
+
+TEST(TiledLaws, GiveWhatLoopsGive) {
+  for (const Stage stage : kOutputs) {
+    for (const Law& law : tiled_laws()) {
+      double change = 0;
+      for (const std::string& form : tiled_forms()) {
+        const Case& s = cases()[stage == Stage::o_win ? 1 : 0];
+        const Tensor found = tiled_output(law.name, form, s.stages, branch_of(stage));
+        EXPECT_LT(largest_difference(found, tiled_plainly(s, stage, std::string(law.name), form)),
+                  1e-11)
+            << law.name << ", " << form;
+        change = std::max(change, largest_difference(found, s.stages.right(stage)));
+      }
+      EXPECT_GT(change, 1e-3) << law.name;
+    }
+  }
+}
+
+// Keys whose logits grow, so that every tile raises the maximum.
+TEST(TiledLaws, AreNamedWithTheFormsThatGiveIt) {
+  for (const Law& law : tiled_laws()) {
+    for (const std::string& form : tiled_forms()) {
+      const Case& s = cases().front();
+      const Tensor found = tiled_output(law.name, form, s.stages, Branch::cmp);
+      const Naming naming = named_offsets(s, Stage::o_cmp, found);
+      if (naming.right.fits()) continue;  // all keys in one tile
+      ASSERT_NE(naming.alone(), nullptr) << law.name << ", " << form << ": " << naming.text();
+      EXPECT_EQ(naming.alone()->law.name, law.name) << form;
+      EXPECT_NE(naming.alone()->detail.find(form), std::string::npos) << naming.alone()->detail;
     }
   }
 }

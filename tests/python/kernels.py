@@ -1,6 +1,7 @@
 """Attention kernels in plain torch, right ones and ones with one mistake each, in layout bshd unless said otherwise. Scores and
 softmax are float32 in narrow types, and probabilities are rounded before they meet the values, as fast kernels do."""
 
+import math
 import subprocess
 
 import torch
@@ -82,6 +83,100 @@ def win_last_row_zero(q, k, v):
     return torch.cat([out[:, :-1], torch.zeros_like(out[:, -1:])], 1)
 
 
+def in_some(chosen, wrong, right):
+    """[B,S,H,D]: wrong where `chosen` says so, of sequence, row and head."""
+    sequence, row, head = torch.meshgrid(*(torch.arange(n, device=right.device) for n in right.shape[:3]), indexing="ij")
+    return torch.where(chosen(sequence, row, head).unsqueeze(-1), wrong, right)
+
+
+def win_one_more_in_every_eighth_row(q, k, v):
+    return in_some(lambda b, t, h: t % 8 == 0, win_one_more(q, k, v), win_right(q, k, v))
+
+
+def win_scale_missing_from_row_20(q, k, v):
+    return in_some(lambda b, t, h: t >= 20, win_scale_missing(q, k, v), win_right(q, k, v))
+
+
+def win_scale_missing_in_head_3(q, k, v):
+    return in_some(lambda b, t, h: h == 3, win_scale_missing(q, k, v), win_right(q, k, v))
+
+
+def win_half_of_sequence_1(q, k, v):
+    return in_some(lambda b, t, h: b == 1, win_right(q, k, v) * 0.5, win_right(q, k, v))
+
+
+def win_half_of_the_last_tile(q, k, v):
+    return in_some(lambda b, t, h: t >= q.shape[1] // 8 * 8, win_right(q, k, v) * 0.5, win_right(q, k, v))
+
+
+def win_scaled_query_rounded(q, k, v):
+    return window(q * q.shape[-1] ** -0.5, k, v, scale=1.0)[0]
+
+
+def win_scores_rounded(q, k, v):
+    q, k, v = heads_first(q, k, v)
+    scores = (q @ of_heads(k, q.shape[1]).transpose(-1, -2)).to(WIDE.get(q.dtype, torch.float32)) * q.shape[-1] ** -0.5
+    p = torch.softmax(scores.masked_fill(~window_mask(q.shape[2], 12, q.device), -1e30), -1)
+    return (p.to(q.dtype).to(scores.dtype) @ of_heads(v, q.shape[1]).to(scores.dtype)).to(q.dtype).transpose(1, 2)
+
+
+def tiled(q, k, v, tile, put_together):
+    """Sums, maxima and outputs of tiles of keys, put together by `put_together`. [B,H,S], [B,H,S,V]"""
+    q, k, v = heads_first(q, k, v)
+    allowed = window_mask(q.shape[2], 12, q.device)
+    scores = (q @ of_heads(k, q.shape[1]).transpose(-1, -2)) * q.shape[-1] ** -0.5
+    parts = []
+    for begin in range(0, k.shape[2], tile):
+        part = scores[..., begin : begin + tile].masked_fill(~allowed[..., begin : begin + tile], float("-inf"))
+        parts.append((part, of_heads(v, q.shape[1])[:, :, begin : begin + tile]))
+    return put_together(parts).transpose(1, 2)
+
+
+def merged(parts, base_of_sums, base_of_merge):
+    lse = torch.stack([torch.logsumexp(part, -1) for part, _ in parts], -1) / math.log(base_of_sums)
+    weights = torch.softmax(lse * math.log(base_of_merge), -1)
+    outs = torch.stack([torch.softmax(part, -1).nan_to_num() @ v for part, v in parts], -1)
+    return (outs * weights.unsqueeze(-2)).sum(-1)
+
+
+def online(parts, rescaled):
+    most, total, out = torch.full(parts[0][0].shape[:-1], -1e30), 0.0, 0.0
+    for part, v in parts:
+        now = torch.maximum(most, part.amax(-1))
+        p, down = torch.exp(part - now.unsqueeze(-1)), torch.exp(most - now)
+        total = total * down + p.sum(-1)
+        out = (out * down.unsqueeze(-1) if rescaled else out) + p @ v
+        most = now
+    return out / total.unsqueeze(-1)
+
+
+def win_tiled(q, k, v):
+    return tiled(q, k, v, 8, lambda parts: online(parts, True))
+
+
+def win_accumulator_not_rescaled(q, k, v):
+    return tiled(q, k, v, 8, lambda parts: online(parts, False))
+
+
+def win_parts_merged(q, k, v):
+    return tiled(q, k, v, 16, lambda parts: merged(parts, 2.0, 2.0))
+
+
+def win_parts_merged_with_base_e(q, k, v):
+    return tiled(q, k, v, 16, lambda parts: merged(parts, 2.0, math.e))
+
+
+def win_keys_repeated(q, k, v):
+    q, k, v = heads_first(q, k, v)
+    other = k.repeat(1, q.shape[1] // k.shape[1], 1, 1)
+    return attend(q, other, of_heads(v, q.shape[1]), window_mask(q.shape[2], 12, q.device))[0].transpose(1, 2)
+
+
+def win_queries_as_heads_by_groups(q, k, v):
+    groups = k.shape[2]
+    return win_right(q.unflatten(2, (-1, groups)).transpose(2, 3).flatten(2, 3), k, v)
+
+
 class HalfTheKeysOfOneHead(torch.autograd.Function):
     @staticmethod
     def forward(ctx, k):
@@ -145,6 +240,25 @@ def sel_right_sentinel_99(q, k, v, picks):
 
 def sel_picks_of_head_0(q, k, v, picks):
     return sel_right(q, k, v, picks[:, :, :1].expand_as(picks))
+
+
+def sel_first_row_of_a_block_loses_its_key(q, k, v, picks):
+    def other(allowed):
+        t = torch.arange(allowed.shape[-1])
+        return allowed & ~((t[:, None] == t[None, :]) & (t % 8 == 0) & (t > 0))
+
+    return selected(q, k, v, picks.long(), of_queries=other)
+
+
+def sel_blocks_twice_as_long(q, k, v, picks):
+    return selected(q, k, v, picks.long().masked_fill(picks > q.shape[1] // 16, -1), block=16)
+
+
+FIRST_PICKS = {}
+
+
+def sel_picks_kept_by_shape(q, k, v, picks):
+    return sel_right(q, k, v, FIRST_PICKS.setdefault(picks.shape, picks.clone()))
 
 
 def sel_first_pick_lost(q, k, v, picks):

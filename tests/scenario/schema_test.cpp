@@ -73,6 +73,7 @@ TEST(Schema, IsWhatACaseSays) {
     scenario.kernel.tile = {64};
     scenario.kernel.widths = {"32x16"};
     scenario.kernel.thorough = true;
+    scenario.kernel.allow = "both";
     scenario.command.argv = {"a"};  // and of kind command
     scenario.command.directory = "/a";
     scenario.command.watch = true;

@@ -9,11 +9,11 @@
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_gradient.h"
 #include "harness/checks/kernel/kernel_not_finite.h"
-#include "harness/checks/kernel/kernel_sequences.h"
 #include "nsa/base/error.h"
 #include "oracles/attention/backward.h"
 #include "oracles/attention/compress.h"
 #include "oracles/attention/score_bound.h"
+#include "oracles/laws/stage_laws.h"
 
 namespace harness::checks {
 namespace {
@@ -287,17 +287,12 @@ class AttentionJudge {
 
   AttentionJudgement judge() {
     const std::size_t asked = record_.rows.size();
-    if (scenario_.kernel.takes_picks()) {
-      record_.blocks = reader_.picks();
-    } else {
-      choose(record_);
-    }
+    take_blocks();
     verdict_.rows = record_.row_count();
     verdict_.rows_asked = static_cast<std::int64_t>(asked);
     if (record_.rows.empty()) return std::move(verdict_);
     take_rows();
     verdict_.judged = judge_layer(record_, kernel_model(scenario_));
-    put_sequences(record_, verdict_.judged);
     for (Departure& seen : verdict_.judged.departures) {
       seen.site.op = "attention";
       tell_not_finite(record_.at(seen.tensors.front()), seen);
@@ -308,13 +303,69 @@ class AttentionJudge {
     return std::move(verdict_);
   }
 
+  std::vector<std::size_t> refuting(const AskedLaw& asked) {
+    const auto stage = oracles::stage_named(asked.about);
+    const auto compared = asked.compared.find(result());
+    if (!stage || compared == asked.compared.end()) return {};
+    take_blocks();
+    if (record_.rows.empty()) return {};
+    take_rows();
+    const oracles::AttentionOptions options = options_of(record_);
+    Stages stages(record_.config, record_.weights, record_.x, options);
+    give_inputs(record_, stages);
+    if (asked.about == result()) {
+      return checks::refuting(stages, *stage, record_.at(asked.about), asked.law, compared->second);
+    }
+    return asked.about == "y" || result() == "y"
+               ? refuting_sum(stages, options, *stage, asked, compared->second)
+               : std::vector<std::size_t>{};
+  }
+
  private:
+  [[nodiscard]] std::string result() const { return alone_.empty() ? "y" : "o_" + alone_; }
+
+  void take_blocks() {
+    if (scenario_.kernel.takes_picks()) {
+      record_.blocks = reader_.picks();
+    } else {
+      choose(record_);
+    }
+  }
+
+  // The law is of the sum, and one branch is gated alone; or it is of a branch, and all are gated.
+  [[nodiscard]] std::vector<std::size_t> refuting_sum(const Stages& stages,
+                                                      const oracles::AttentionOptions& options,
+                                                      Stage stage,
+                                                      const AskedLaw& asked,
+                                                      const ComparedTensor& compared) const {
+    for (const oracles::StageLaw* law : oracles::stage_laws(stage, stages)) {
+      if (law->law.name != asked.law.name) continue;
+      const Tensor output = law->output(stages, stage);
+      Tensor found = record_.at(result());
+      if (stage == Stage::y) found = side_by_side(by_head(std::move(found)));
+      if (stage == Stage::y)
+        return oracles::refuting_vectors(found, stages.right(Stage::y), output, compared.allowed);
+      Stages other(record_.config, record_.weights, record_.x, options);
+      give_inputs(record_, other);
+      other.record(stage, output);
+      return oracles::refuting_vectors(
+          found, stages.right(Stage::y), other.right(Stage::y), compared.allowed);
+    }
+    return {};
+  }
+
+  // [B,G,h,R,V] as [B,H,R,V].
+  static Tensor by_head(Tensor groups) {
+    const std::vector<std::int64_t> shape = groups.shape;
+    return oracles::reshaped(std::move(groups),
+                             {shape[0], shape[1] * shape[2], shape[3], shape[4]});
+  }
+
   // What belongs to queries at the rows that are judged.
   void take_rows() {
     const Tensor output = reader_.output();
-    const bool one = !alone_.empty();
-    const std::string name = one ? "o_" + alone_ : "y";
-    record_.tensors[name] = one ? by_group(scenario_, output) : side_by_side(output);
+    const std::string name = result();
+    record_.tensors[name] = name != "y" ? by_group(scenario_, output) : side_by_side(output);
     if (!record_.is_sample()) return;
     for (const std::string& of : {std::string("q"), std::string("gate"), name}) {
       Tensor& tensor = record_.tensors.at(of);
@@ -322,24 +373,12 @@ class AttentionJudge {
     }
   }
 
-  [[nodiscard]] Stages forward(const oracles::AttentionOptions& options) const {
-    return {record_.config, record_.weights, record_.x, options};
-  }
-
-  void give(Stages& stages) const {
-    for (const std::string& name : record_.given) {
-      stages.record(oracles::stage_named(name).value(), record_.at(name));
-    }
-  }
-
   void judge_gradients() {
     using Mean = oracles::Backward::Mean;
     const AttentionGradientsOf gradients(record_, reader_);
-    oracles::AttentionOptions options;
-    if (record_.is_sample()) options.rows = record_.rows;
-    options.replay = usable_blocks(record_);
-    Stages stages = forward(options);
-    give(stages);
+    const oracles::AttentionOptions options = options_of(record_);
+    Stages stages(record_.config, record_.weights, record_.x, options);
+    give_inputs(record_, stages);
     const Gradients right = gradients.at(stages, Mean::of_output);
     if (record_.kept) {
       gate_rounding_ = gradients.rounding_of_gates(stages);
@@ -359,8 +398,8 @@ class AttentionJudge {
       options.kept = *record_.kept;
       options.kept.draw = static_cast<std::uint64_t>(draw);
       options.kept.narrow_products.fill(narrow);
-      Stages plain = forward(options);
-      give(plain);
+      Stages plain(record_.config, record_.weights, record_.x, options);
+      give_inputs(record_, plain);
       for (const auto& [name, tensor] : gradients.at(plain, mean)) {
         keep_further(tensor, right.at(name), worst.at(name));
       }
@@ -378,7 +417,6 @@ class AttentionJudge {
     for (const auto& [name, tensor] : right) all = std::max(all, oracles::finite_scale(tensor));
     const LongestSums sums(kernel_model(scenario_), 1, record_.length);
     Departure seen;
-    std::set<int> sequences;
     bool only_not_finite = true;
     for (const auto& [name, found] : reader_.gradients()) {
       const bool values = name.front() == 'v' || name == "gates";
@@ -394,21 +432,23 @@ class AttentionJudge {
       }
       const JudgedGradient judged = judge_gradient(record_, found, limits);
       verdict_.judged.errors["d" + name] = judged.error;
+      verdict_.judged.compared["d" + name] =
+          compared(found,
+                   limits.wanted,
+                   judged.allowed,
+                   oracles::wrong_vectors(found, limits.wanted, judged.allowed.of(limits.wanted)));
       if (!judged.wrong) continue;
       seen.tensors.push_back("d" + name);
       Tensor mended = found;
       only_not_finite = only_not_finite && mend_not_finite(limits.wanted, mended) &&
                         !judge_gradient(record_, mended, limits).wrong;
       keep_worst(judged.error.value, judged.error.limit, judged.where, seen);
-      sequences.merge(
-          sequences_apart(found, limits.wanted, judged.allowed.relative * judged.allowed.scale));
     }
     if (seen.tensors.empty()) return;
     seen.code = only_not_finite ? kNotFinite : "NUMERIC.GRADIENT";
     seen.site.phase = "backward";
     seen.site.branch = alone_;
     seen.site.op = "attention";
-    put_sequences(sequences, record_.batch, seen);
     verdict_.judged.departures.push_back(std::move(seen));
   }
 
@@ -430,6 +470,15 @@ AttentionJudgement judge_kernel_attention(const Scenario& scenario,
                                           const std::string& alone) {
   const AttentionReader reader(scenario, inputs, outputs);
   return AttentionJudge(scenario, reader, alone).judge();
+}
+
+std::vector<std::size_t> refuting(const Scenario& scenario,
+                                  const nsa::SafetensorsFile& inputs,
+                                  const nsa::SafetensorsFile& outputs,
+                                  const std::string& alone,
+                                  const AskedLaw& asked) {
+  const AttentionReader reader(scenario, inputs, outputs);
+  return AttentionJudge(scenario, reader, alone).refuting(asked);
 }
 
 }  // namespace harness::checks

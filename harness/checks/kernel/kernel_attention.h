@@ -7,7 +7,7 @@
 // where all queries are that a gradient comes in at.
 #pragma once
 
-#include "harness/checks/attention/accuracy/layer_judge.h"
+#include "harness/checks/kernel/kernel_judge.h"
 #include "harness/scenario/scenario.h"
 #include "nsa/base/safetensors.h"
 
@@ -26,5 +26,13 @@ struct AttentionJudgement {
                                                         const nsa::SafetensorsFile& inputs,
                                                         const nsa::SafetensorsFile& outputs,
                                                         const std::string& alone);
+
+// Vectors that refute a law of "y" or of one branch's output, as in kernel_judge.h. Of a branch that is not gated here it says
+// nothing; where all are gated it is what their sum would be.
+[[nodiscard]] std::vector<std::size_t> refuting(const Scenario& scenario,
+                                                const nsa::SafetensorsFile& inputs,
+                                                const nsa::SafetensorsFile& outputs,
+                                                const std::string& alone,
+                                                const AskedLaw& asked);
 
 }  // namespace harness::checks

@@ -165,6 +165,10 @@ nsa::ModelConfig kernel_model(const Scenario& scenario) {
   return model;
 }
 
+bool allows(const Scenario& scenario, const std::string& law) {
+  return scenario.kernel.allow == law || scenario.kernel.allow == "both";
+}
+
 oracles::Branch branch_of_level(const std::string& level) {
   if (level == "attend_sel") return oracles::Branch::sel;
   return level == "attend_win" ? oracles::Branch::win : oracles::Branch::cmp;
@@ -178,6 +182,12 @@ const char* result_of_level(const std::string& level) {
 double logit_ratio(const Scenario& scenario) {
   const double root = std::sqrt(static_cast<double>(scenario.model.d_k));
   return scenario.kernel.scale > 0.0 ? scenario.kernel.scale * root : 1.0;
+}
+
+void give_inputs(const LayerRecord& record, oracles::Stages& stages) {
+  for (const std::string& name : record.given) {
+    stages.record(oracles::stage_named(name).value(), record.at(name));
+  }
 }
 
 Scenario scenario_of_trial(const Scenario& scenario, const nsa::SafetensorsFile& inputs) {

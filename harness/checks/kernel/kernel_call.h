@@ -40,6 +40,9 @@ struct KernelCall {
 // The oracle's logits are q.k / sqrt(d_k): queries times this give those of the case's scale.
 [[nodiscard]] double logit_ratio(const Scenario& scenario);
 
+// The oracle gets what was given to the kernel, and not what came back. Refers to the record.
+void give_inputs(const LayerRecord& record, oracles::Stages& stages);
+
 // The scenario with the widths of this trial. Throws: nsa::Error where they cannot be read.
 [[nodiscard]] Scenario scenario_of_trial(const Scenario& scenario,
                                          const nsa::SafetensorsFile& inputs);
@@ -67,6 +70,9 @@ struct KernelCall {
 
 // The model of a kernel: nothing is projected, so that no limit counts the terms of a projection.
 [[nodiscard]] nsa::ModelConfig kernel_model(const Scenario& scenario);
+
+// The case lets this rounding pass (kernel_roundings.h).
+[[nodiscard]] bool allows(const Scenario& scenario, const std::string& law);
 
 // REQUIRES: a level of attention.
 [[nodiscard]] oracles::Branch branch_of_level(const std::string& level);

@@ -12,7 +12,7 @@
 #include "harness/checks/kernel/kernel_attention.h"
 #include "harness/checks/kernel/kernel_call.h"
 #include "harness/checks/kernel/kernel_choice.h"
-#include "harness/checks/kernel/kernel_judge.h"
+#include "harness/checks/kernel/kernel_findings.h"
 #include "harness/checks/kernel/kernel_not_finite.h"
 #include "harness/checks/kernel/kernel_tried.h"
 #include "harness/checks/list.h"
@@ -22,137 +22,6 @@
 
 namespace harness::checks {
 namespace {
-
-constexpr const char* kGradients = "gradients";
-
-bool is_of_choice(const std::string& code) {
-  return code == "SELECTION.WRONG" || code == "RANGE.INVALID";
-}
-
-// A list is right, and its empty slots are attended: what is wrong is the output.
-bool is_of_empty_slots(const Departure& seen) {
-  return seen.code == "RANGE.INVALID" && !seen.law().empty();
-}
-
-// The output, the sums or the gradients; of scores and choices the code.
-std::string about_of(const Departure& seen) {
-  if (is_of_choice(seen.code) && !is_of_empty_slots(seen)) return seen.code;
-  return is_backward(seen) ? kGradients : seen.tensors.front();
-}
-
-// The laws that give what was seen.
-std::set<std::string> laws_of(const Departure& seen) {
-  std::set<std::string> laws;
-  for (const KnownLaw& law : seen.laws) laws.insert(law.name);
-  return laws;
-}
-
-bool is_about(const Departure& one, const std::string& about) {
-  return about_of(one) == about;
-}
-
-// The queries before the first compressed key is complete. Only they have no key, and only in this branch.
-bool has_no_keys(const Departure& seen, std::int64_t compress_length) {
-  const bool compressed = seen.site.branch == "cmp" || seen.site.op == "score";
-  return compressed && !is_backward(seen) && !seen.site.rows.empty() &&
-         seen.site.rows.back() < compress_length - 1;
-}
-
-// Numbers that are not finite, in every trial in which something is wrong. Where that is the one with NaNs in memory between
-// the rows of its inputs, they come from there.
-Departure told_not_finite(const std::vector<const Departure*>& all, std::int64_t compress_length) {
-  Departure told;
-  told.code = kNotFinite;
-  const auto each = [&](auto fits) { return std::all_of(all.begin(), all.end(), fits); };
-  if (each([](const Departure* one) { return one->facts.at("trial").front() == kGaps; })) {
-    told.code = is_backward(*all.front()) ? "NUMERIC.GRADIENT" : "NUMERIC.FORWARD";
-    told.laws = {{"strides_ignored",
-                  "it reads memory between the rows of its inputs, where NaNs are: right for "
-                  "contiguous inputs only"}};
-  } else if (each([&](const Departure* one) { return has_no_keys(*one, compress_length); })) {
-    told.facts["about"] = "they come before the first compressed key is complete, and have no key";
-  }
-  return told;
-}
-
-// One mistake is one finding. A short trial leaves laws undecided that a long one tells apart: the law of all of them is the one
-// that gives what was seen in every trial. One that gives it in some of them is none.
-void tell_together(std::vector<Departure>& list,
-                   const std::string& about,
-                   std::int64_t compress_length) {
-  std::optional<std::set<std::string>> common;
-  std::vector<const Departure*> all;
-  bool finite = false;
-  for (const Departure& one : list) {
-    if (!is_about(one, about)) continue;
-    all.push_back(&one);
-    finite = finite || one.code != kNotFinite;
-    const std::set<std::string> own = laws_of(one);
-    if (!common) common = own;
-    std::erase_if(*common, [&](const std::string& law) { return own.count(law) == 0; });
-  }
-  const auto alone = std::find_if(list.begin(), list.end(), [&](const Departure& one) {
-    return is_about(one, about) && common && common->count(one.law()) > 0;
-  });
-  if (alone == list.end() && common && !common->empty()) return;  // several laws, in every trial
-  Departure told;
-  told.code = about == kGradients ? "NUMERIC.GRADIENT" : "NUMERIC.FORWARD";
-  if (is_of_choice(about)) told.code = about;
-  if (alone != list.end()) told = *alone;
-  if (!finite) told = told_not_finite(all, compress_length);
-  for (Departure& one : list) {
-    if (!is_about(one, about)) continue;
-    one.code = told.code;
-    one.laws = told.laws;
-    if (told.facts.contains("about")) one.facts["about"] = told.facts.at("about");
-  }
-}
-
-// Of a whole layer, one mistake is seen in many outputs. What one branch alone gives tells more than the sum of all,
-// unless all are wrong and a mistake of the sum explains it; the choice follows from the compressed keys; and a
-// gradient is judged where every output is right. It is wrong in the one branch in which it is wrong alone, if any.
-void keep_what_tells_most(std::vector<Departure>& list) {
-  const auto erase = [&](const std::string& about) {
-    std::erase_if(list, [&](const Departure& one) { return is_about(one, about); });
-  };
-  std::set<std::string> abouts;
-  std::set<std::string> branches;
-  bool sum_explained = true;
-  for (const Departure& one : list) {
-    if (one.site.op != "attention") return;
-    abouts.insert(about_of(one));
-    if (!one.site.branch.empty() && is_backward(one)) branches.insert(one.site.branch);
-    if (is_about(one, "y")) sum_explained = sum_explained && !laws_of(one).empty();
-  }
-  const bool forward = abouts.size() > abouts.count(kGradients);
-  if (forward) erase(kGradients);
-  const bool all = abouts.contains("o_cmp") && abouts.contains("o_sel") && abouts.contains("o_win");
-  if (all && abouts.contains("y") && sum_explained) {
-    for (const char* output : {"o_cmp", "o_sel", "o_win"}) erase(output);
-  } else if (abouts.contains("o_cmp") || abouts.contains("o_sel") || abouts.contains("o_win")) {
-    erase("y");
-    if (abouts.contains("o_cmp")) erase("o_sel");
-  }
-  for (Departure& one : list) {
-    if (is_backward(one)) one.site.branch = branches.size() == 1 ? *branches.begin() : "";
-  }
-}
-
-std::vector<Finding> findings_of(std::vector<Departure> list, std::int64_t compress_length) {
-  keep_what_tells_most(list);
-  std::set<std::string> abouts;
-  for (const Departure& one : list) abouts.insert(about_of(one));
-  for (const std::string& about : abouts) tell_together(list, about, compress_length);
-  Departures departures;
-  for (Departure& one : list) {
-    const int trial = one.site.layers.front();
-    Departure seen = placed(std::move(one), {0, 1, trial});
-    const bool chose = is_of_choice(seen.code) && seen.variant != "law";
-    seen.variant = chose ? "kernel_" + seen.variant : "kernel";
-    departures.add(std::move(seen));
-  }
-  return departures.findings();
-}
 
 class KernelComparison {
  public:
@@ -167,9 +36,10 @@ class KernelComparison {
     if (!trials.empty()) first_length_ = trials.front().length();
     for (const TrialOnRecord& trial : trials) judge_trial(trial);
     for (const TrialOnRecord& trial : trials) judge_fresh(trial);
-    for (Finding& finding : findings_of(first_, scenario_.model.l))
+    for (Finding& finding : findings_of(first_, {evidence_, first_calls_}, scenario_)) {
       tell(std::move(finding), trials, "");
-    for (Finding& finding : findings_of(second_, scenario_.model.l)) {
+    }
+    for (Finding& finding : findings_of(second_, {evidence_, second_calls_}, scenario_)) {
       tell(std::move(finding), trials, "the second call");
     }
     if (scenario_.kernel.is_whole()) tell_what_was_certain(trials);
@@ -182,7 +52,7 @@ class KernelComparison {
   std::optional<int> first_wrong() {
     for (const TrialOnRecord& trial : trials_on_record(evidence_, result_)) {
       const auto once = open_outputs(evidence_, trial, 1, result_);
-      if (once) (void)judge_call(trial, *once, first_);
+      if (once) (void)judge_call({&trial, 1, {}, {}}, *once, first_, first_calls_);
       if (!first_.empty()) return trial.number;
     }
     return std::nullopt;
@@ -195,7 +65,8 @@ class KernelComparison {
     if (row == nullptr) return;
     const auto outputs = open_artefact(evidence_, fresh_outputs(trial), result_);
     std::vector<Departure> wrong;
-    if (!outputs || !judge_call(trial, *outputs, wrong)) return;
+    std::vector<JudgedCall> calls;
+    if (!outputs || !judge_call({&trial, 1, {}, {}}, *outputs, wrong, calls)) return;
     std::set<std::string> abouts;
     for (const Departure& one : wrong) abouts.insert(about_of(one));
     for (Departure& one : first_) {
@@ -211,7 +82,7 @@ class KernelComparison {
 
   void judge_trial(const TrialOnRecord& trial) {
     const auto once = open_outputs(evidence_, trial, 1, result_);
-    if (!once || !judge_call(trial, *once, first_)) return;
+    if (!once || !judge_call({&trial, 1, {}, {}}, *once, first_, first_calls_)) return;
     if (!nothing_certain_.contains(trial.number)) tried_.take(trial);
     if (const auto of = trial.number_said("alone_of")) compare_alone(*once, *of);
     if (trial.number_said("calls").value_or(1) < 2) return;
@@ -219,14 +90,19 @@ class KernelComparison {
     if (!again || same_tensors(*once, *again)) return;
     ++differing_;
     varying_ += numbers_that_differ(*once, *again);
-    if (first_.empty()) judge_call(trial, *again, second_);
+    if (first_.empty()) judge_call({&trial, 2, {}, {}}, *again, second_, second_calls_);
   }
 
-  bool judge_call(const TrialOnRecord& trial,
+  bool judge_call(JudgedCall call,
                   const nsa::SafetensorsFile& outputs,
-                  std::vector<Departure>& list) {
+                  std::vector<Departure>& list,
+                  std::vector<JudgedCall>& calls) {
+    const TrialOnRecord& trial = *call.trial;
     try {
       const LayerJudgement judged = judgement_of(trial, outputs);
+      call.compared = judged.compared;
+      call.positions = judged.positions;
+      calls.push_back(std::move(call));
       note_absent(trial, outputs);
       errors_.take(judged.errors);
       for (Departure seen : judged.departures) {
@@ -252,9 +128,8 @@ class KernelComparison {
     const nsa::SafetensorsFile& inputs = trial.inputs;
     const Scenario own = scenario_of_trial(scenario_, inputs);
     if (scenario_.kernel.is_whole()) {
-      const auto gate = inputs.metadata().find("gate");
-      const AttentionJudgement whole = judge_kernel_attention(
-          own, inputs, outputs, gate == inputs.metadata().end() ? "" : gate->second);
+      const AttentionJudgement whole =
+          judge_kernel_attention(own, inputs, outputs, trial.said("gate"));
       rows_certain_ += whole.rows;
       rows_in_all_ += whole.rows_asked;
       if (whole.rows == 0) nothing_certain_.insert(trial.number);
@@ -375,14 +250,6 @@ class KernelComparison {
       finding.facts["only"] = "batches of several sequences";
   }
 
-  // The one sequence of the batch that is wrong in every trial is its place.
-  static void put_sequence(Finding& finding) {
-    const nlohmann::json* names = finding.facts.find("sequences");
-    if (names == nullptr || names->size() != 1) return;
-    const std::string name = names->front().get<std::string>();
-    finding.site.sequence = nsa::parse_int(name.substr(name.find(' ') + 1));
-  }
-
   void tell(Finding finding, const std::vector<TrialOnRecord>& trials, const std::string& call) {
     std::vector<std::string> names;
     for (const int number : finding.site.layers) {
@@ -393,14 +260,21 @@ class KernelComparison {
     }
     put_batches(finding, trials);
     put_trials(names, finding);
-    put_sequence(finding);
     if (!call.empty()) finding.facts["call"] = call;
     if (varying_ > 0 && finding.code == "NUMERIC.FORWARD") finding.facts["varying"] = varying_;
     if (is_absence(finding)) {
       finding.code = "GRAD.MISSING";
-      finding.facts.erase("about");
-      finding.facts.erase("error");
-      finding.facts.erase("limit");
+      for (const FactName fact : {FactName("about"),
+                                  FactName("error"),
+                                  FactName("limit"),
+                                  FactName("pattern"),
+                                  FactName("first"),
+                                  FactName("found"),
+                                  FactName("wanted"),
+                                  FactName("sequences"),
+                                  FactName("alone")}) {
+        finding.facts.erase(fact);
+      }
     }
     result_.found(std::move(finding));
   }
@@ -429,6 +303,8 @@ class KernelComparison {
   ResultBuilder result_;
   std::vector<Departure> first_;  // in first calls
   std::vector<Departure> second_;
+  std::vector<JudgedCall> first_calls_;
+  std::vector<JudgedCall> second_calls_;
   WorstErrors errors_;
   KernelTried tried_;
   std::int64_t rows_chosen_ = 0;

@@ -10,27 +10,40 @@
 #include "harness/checks/ceilings.h"
 #include "harness/checks/kernel/kernel_gradient.h"
 #include "harness/checks/kernel/kernel_not_finite.h"
-#include "harness/checks/kernel/kernel_sequences.h"
+#include "harness/checks/kernel/kernel_roundings.h"
 #include "harness/checks/largest.h"
 #include "harness/checks/result.h"
 #include "nsa/base/text.h"
 #include "oracles/attention/backward.h"
+#include "oracles/attention/narrow_steps.h"
 #include "oracles/laws/backward_laws.h"
+#include "oracles/laws/stage_laws.h"
+#include "oracles/laws/tiled_laws.h"
 
 namespace harness::checks {
 namespace {
 
 using oracles::BranchGradients;
 using oracles::RecordedGradient;
+using oracles::Stage;
 using oracles::Stages;
 using oracles::Tensor;
 
 constexpr double kLn2 = 0.69314718055994530942;
 
-void give(const LayerRecord& record, Stages& stages) {
-  for (const auto& [name, tensor] : record.tensors) {
-    stages.record(oracles::stage_named(name).value(), tensor);
-  }
+// One vector where the pattern would show in a result that is right. Of other fitted laws nobody knows what they give elsewhere.
+std::vector<std::size_t> refuting_pattern(const Tensor& found,
+                                          const Tensor& wanted,
+                                          const KnownLaw& law,
+                                          const ComparedTensor& compared) {
+  constexpr double kOfSum = 0.1;  // a head's share of a sum over heads, at least
+  const bool of_heads = law.name == kSharesOfHeads;
+  const bool shows = of_heads ? kOfSum * (law.number - 1.0) * oracles::finite_scale(wanted) >
+                                    compared.allowed.of(wanted)
+                              : oracles::is_pattern(law.name) &&
+                                    oracles::refutes_pattern(
+                                        law.name, law.number, found, wanted, compared.allowed);
+  return shows ? std::vector<std::size_t>{0} : std::vector<std::size_t>{};
 }
 
 class KernelJudge {
@@ -43,15 +56,13 @@ class KernelJudge {
 
   LayerJudgement judge() {
     verdict_ = judge_layer(record_, kernel_model(scenario_));
-    put_sequences(record_, verdict_);
     for (Departure& seen : verdict_.departures) {
       tell_not_finite(record_.at(seen.tensors.front()), seen);
     }
-    oracles::AttentionOptions options;
-    if (record_.is_sample()) options.rows = record_.rows;
-    options.replay = usable_blocks(record_);
+    if (record_.kept) tell_roundings();
+    const oracles::AttentionOptions options = options_of(record_);
     Stages stages(record_.config, record_.weights, record_.x, options);
-    give(record_, stages);
+    give_recorded(record_, stages);
     if (call_.lse) judge_lse(stages);
     // What the backward of another function should be, the oracle does not know.
     if (call_.gradients.empty() || !verdict_.departures.empty()) return std::move(verdict_);
@@ -59,7 +70,101 @@ class KernelJudge {
     return std::move(verdict_);
   }
 
+  [[nodiscard]] std::vector<std::size_t> refuting(const AskedLaw& asked) const {
+    Stages stages(record_.config, record_.weights, record_.x, options_of(record_));
+    give_inputs(record_, stages);
+    if (asked.about == kGradients) return refuting_gradients(stages, asked);
+    const auto at = asked.compared.find(asked.about);
+    if (at == asked.compared.end()) return {};
+    if (asked.about == "lse") return refuting_sums(stages, at->second);
+    if (is_rounding(asked.law.name)) return refuting_rounding(asked);
+    return checks::refuting(stages,
+                            oracles::stage_named(asked.about).value(),
+                            record_.at(asked.about),
+                            asked.law,
+                            at->second);
+  }
+
  private:
+  // The oracle in the type on record. REQUIRES: a narrow one.
+  template <typename Use>
+  auto with_plain(Use use) const {
+    oracles::AttentionOptions options = options_of(record_);
+    options.kept = *record_.kept;
+    Stages plain(record_.config, record_.weights, record_.x, options);
+    give_inputs(record_, plain);
+    const double factor =
+        logit_ratio(scenario_) / std::sqrt(static_cast<double>(record_.config.d_k));
+    return use(NarrowOutput{plain, call_.branch, factor, record_.at("o_" + branch())});
+  }
+
+  // What the spec allows is none if the error is within the budget of the oracle that rounds there too.
+  void tell_roundings() {
+    for (Departure& seen : verdict_.departures) {
+      if (seen.code == kNotFinite) continue;
+      const auto named = with_plain([](const NarrowOutput& output) { return rounding_of(output); });
+      if (!named) continue;
+      seen.laws.push_back(named->law);
+      if (!allows(scenario_, named->law.name)) continue;
+      const Spent budget = spent_beside(named->output, seen.tensors.front());
+      verdict_.errors[seen.tensors.front()] = {budget.error, budget.limit};
+      if (budget.within()) seen.code.clear();
+    }
+    std::erase_if(verdict_.departures, [](const Departure& seen) { return seen.code.empty(); });
+  }
+
+  [[nodiscard]] Spent spent_beside(const Tensor& plain, const std::string& name) const {
+    Stages stages(record_.config, record_.weights, record_.x, options_of(record_));
+    give_inputs(record_, stages);
+    const Tensor wanted = stages.right(oracles::output_stage(call_.branch));
+    Measured measured{record_.at(name), wanted, plain, record_.kept->results};
+    measured.summed = ceiling(sums_.gradient, record_.arithmetic.summed) *
+                      verdict_.compared.at(name).allowed.scale;
+    tell_heads_apart(measured);
+    return spent(measured);
+  }
+
+  [[nodiscard]] std::vector<std::size_t> refuting_rounding(const AskedLaw& asked) const {
+    const bool refuted = record_.kept && with_plain([&](const NarrowOutput& output) {
+                           return refutes_rounding(asked.law.name, output);
+                         });
+    return refuted ? std::vector<std::size_t>{0} : std::vector<std::size_t>{};
+  }
+
+  // Their laws are of the base of the logarithm.
+  [[nodiscard]] std::vector<std::size_t> refuting_sums(const Stages& stages,
+                                                       const ComparedTensor& compared) const {
+    const bool shows = (1.0 - kLn2) * oracles::finite_scale(right_lse(stages)) >
+                       2.0 * compared.allowed.relative * compared.allowed.scale;
+    return compared.wrong.empty() && shows ? std::vector<std::size_t>{0}
+                                           : std::vector<std::size_t>{};
+  }
+
+  [[nodiscard]] std::vector<std::size_t> refuting_gradients(const Stages& stages,
+                                                            const AskedLaw& asked) const {
+    const oracles::Backward backward(stages, call_.branch, call_.d_o);
+    const BranchGradients& right = backward.through(call_.branch);
+    const oracles::BackwardLaw* const law = oracles::backward_law(asked.law.name);
+    std::vector<std::size_t> all;
+    for (const auto& [of, tensor] : {std::pair{"q", &BranchGradients::q},
+                                     std::pair{"k", &BranchGradients::k},
+                                     std::pair{"v", &BranchGradients::v}}) {
+      const auto at = asked.compared.find(std::string("d") + of);
+      if (at == asked.compared.end()) continue;
+      const Tensor& found = call_.gradients.at(of);
+      const ComparedTensor& compared = at->second;
+      std::vector<std::size_t> own;
+      if (law != nullptr) {
+        own = oracles::refuting_vectors(
+            found, right.*tensor, law->through(backward, call_.branch).*tensor, compared.allowed);
+      } else if (compared.wrong.empty() && asked.tensors.contains(at->first)) {
+        own = refuting_pattern(found, right.*tensor, asked.law, compared);
+      }
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
   [[nodiscard]] std::string branch() const {
     return std::string(oracles::branch_name(call_.branch));
   }
@@ -114,6 +219,19 @@ class KernelJudge {
     return most;
   }
 
+  // A number is a vector of its own.
+  [[nodiscard]] ComparedTensor compared_lse(Tensor right,
+                                            double factor,
+                                            const oracles::Allowed& allowed) const {
+    Tensor found = *call_.lse;
+    for (Tensor* tensor : {&right, &found}) tensor->shape.push_back(1);
+    for (double& value : right.data) value *= factor;
+    return compared(found,
+                    right,
+                    allowed,
+                    oracles::wrong_vectors(found, right, allowed.relative * allowed.scale));
+  }
+
   void judge_lse(const Stages& stages) {
     const Tensor right = right_lse(stages);
     const bool base_two = scenario_.kernel.lse == "2";
@@ -123,6 +241,7 @@ class KernelJudge {
     const double limit = ceiling(sums_.gradient, unit, record_.arithmetic.summed);
     const double error = lse_difference(right, factor) / scale;
     verdict_.errors["lse"] = {error, limit};
+    verdict_.compared["lse"] = compared_lse(right, factor, {limit, scale, unit});
     if (error <= limit) return;
     Departure seen = departure("NUMERIC.FORWARD");
     seen.tensors = {"lse"};
@@ -168,14 +287,27 @@ class KernelJudge {
       options.kept.draw = static_cast<std::uint64_t>(draw);
       options.kept.narrow_products.fill(narrow);
       Stages stages(record_.config, record_.weights, record_.x, options);
-      give(record_, stages);
+      give_recorded(record_, stages);
       const oracles::Backward backward(stages, call_.branch, call_.d_o, mean);
-      const BranchGradients& plain = backward.through(call_.branch);
-      keep_further(plain.q, right.q, worst.q);
-      keep_further(plain.k, right.k, worst.k);
-      keep_further(plain.v, right.v, worst.v);
+      keep_further(backward.through(call_.branch), right, worst);
+      if (!allows(scenario_, kScaledQuery)) continue;
+      const Tensor q = with_rounded_queries(stages, oracles::ScoreRounding::scaled_query);
+      Stages other(record_.config, record_.weights, record_.x, options);
+      for (const std::string& name : record_.given) {
+        other.record(oracles::stage_named(name).value(), name == "q" ? q : record_.at(name));
+      }
+      const oracles::Backward of_other(other, call_.branch, call_.d_o, mean);
+      keep_further(of_other.through(call_.branch), right, worst);
     }
     return worst;
+  }
+
+  static void keep_further(const BranchGradients& plain,
+                           const BranchGradients& right,
+                           BranchGradients& worst) {
+    checks::keep_further(plain.q, right.q, worst.q);
+    checks::keep_further(plain.k, right.k, worst.k);
+    checks::keep_further(plain.v, right.v, worst.v);
   }
 
   const BranchGradients& drawn(int draw) {
@@ -205,6 +337,11 @@ class KernelJudge {
       only_not_finite_ = only_not_finite_ && any && !judge_gradient(record_, mended, limits).wrong;
     }
     judged_.push_back({of, found, wanted, judged.allowed});
+    verdict_.compared[name] =
+        compared(found,
+                 wanted,
+                 judged.allowed,
+                 oracles::wrong_vectors(found, wanted, judged.allowed.of(wanted)));
   }
 
   void tell(const oracles::Backward& backward) {
@@ -214,21 +351,17 @@ class KernelJudge {
     std::set<int> heads;
     std::map<int, double> counts;
     bool counted = true;
-    std::set<int> sequences;
     for (const RecordedGradient& judged : judged_) {
       if (std::find(wrong_.begin(), wrong_.end(), judged.of) == wrong_.end()) continue;
       const std::string name = "d" + judged.of;
       seen.tensors.push_back(name);
       const ErrorOfTensor& error = verdict_.errors.at(name);
       keep_worst(error.value, error.limit, where_[name], seen);
-      sequences.merge(sequences_apart(
-          judged.found, judged.wanted, judged.allowed.relative * judged.allowed.scale));
       const oracles::WrongHeads of_heads = oracles::wrong_heads(backward, call_.branch, judged);
       heads.insert(of_heads.heads.begin(), of_heads.heads.end());
       counted = counted && !of_heads.counts.empty();
       counts.insert(of_heads.counts.begin(), of_heads.counts.end());
     }
-    put_sequences(sequences, record_.batch, seen);
     if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads)
       seen.site.heads = to_ints(heads);
     if (!only_not_finite_) {
@@ -255,6 +388,40 @@ class KernelJudge {
 };
 
 }  // namespace
+
+std::vector<std::size_t> refuting(const Stages& stages,
+                                  Stage stage,
+                                  const Tensor& found,
+                                  const KnownLaw& law,
+                                  const ComparedTensor& compared) {
+  for (const oracles::StageLaw* known : oracles::stage_laws(stage, stages)) {
+    if (known->law.name != law.name) continue;
+    return oracles::refuting_vectors(
+        found, stages.right(stage), known->output(stages, stage), compared.allowed);
+  }
+  if (oracles::tiled_law(law.name) != nullptr) {
+    return oracles::refuting_vectors(
+        found,
+        stages.right(stage),
+        oracles::tiled_output(law.name, law.detail, stages, oracles::branch_of(stage)),
+        compared.allowed);
+  }
+  if (!compared.wrong.empty()) return {};
+  return refuting_pattern(found, stages.right(stage), law, compared);
+}
+
+Tensor right_output(const KernelCall& call) {
+  const LayerRecord& record = call.record;
+  Stages stages(record.config, record.weights, record.x, options_of(record));
+  give_inputs(record, stages);
+  return stages.right(oracles::output_stage(call.branch));
+}
+
+std::vector<std::size_t> refuting(const Scenario& scenario,
+                                  const KernelCall& call,
+                                  const AskedLaw& asked) {
+  return KernelJudge(scenario, call).refuting(asked);
+}
 
 LayerJudgement judge_kernel_call(const Scenario& scenario, const KernelCall& call) {
   return KernelJudge(scenario, call).judge();

@@ -19,6 +19,11 @@ std::int64_t TrialOnRecord::axis(std::size_t at) const {
   return inputs.at(first).shape[at];
 }
 
+std::string TrialOnRecord::said(const std::string& key) const {
+  const auto at = inputs.metadata().find(key);
+  return at == inputs.metadata().end() ? "" : at->second;
+}
+
 std::vector<TrialOnRecord> trials_on_record(const Evidence& evidence, ResultBuilder& result) {
   std::vector<TrialOnRecord> trials;
   for (const auto& row : evidence.artefacts) {

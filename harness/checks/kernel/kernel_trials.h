@@ -15,8 +15,9 @@ struct TrialOnRecord {
   std::string name;
   nsa::SafetensorsFile inputs;
 
-  // Of the file's metadata; nothing where it does not say it.
+  // Of the file's metadata; nothing, or "", where it does not say it.
   [[nodiscard]] std::optional<std::int64_t> number_said(const std::string& key) const;
+  [[nodiscard]] std::string said(const std::string& key) const;
   // Its sequences and their positions; 0 where its inputs do not say it.
   [[nodiscard]] std::int64_t batch() const { return axis(0); }
   [[nodiscard]] std::int64_t length() const { return axis(2); }

@@ -60,7 +60,8 @@ class Candidates {
     }
   }
   void add_one(const std::string& op, const oracles::Law& law, const Tensor& end) {
-    candidates_.push_back({law, [this, end] { return within_ceiling(end, model_); }, op});
+    candidates_.push_back(
+        {law, [this, end](std::size_t) { return within_ceiling(end, model_); }, op});
   }
 
   // The stage that all fitting laws belong to; `otherwise` where they do not agree or none fits.

@@ -22,8 +22,9 @@ std::string mistake_text(const oracles::Naming& naming) {
   for (const oracles::LawFit& fit : naming.fitting) {
     laws.push_back(std::string(fit.law.about) + (fit.detail.empty() ? "" : ": " + fit.detail));
   }
-  return (everywhere ? "every value is what this known mistake gives: "
-                     : "every wrong value is what this known mistake gives: ") +
+  return (everywhere
+              ? "every value is what this known mistake gives: "
+              : "every wrong value, but not every right one, is what this known mistake gives: ") +
          nsa::join(laws, "; or: ");
 }
 

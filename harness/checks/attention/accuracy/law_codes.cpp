@@ -60,6 +60,14 @@ std::string_view common(const oracles::Naming& naming, std::string_view Row::*fi
 
 }  // namespace
 
+std::string code_of(const std::vector<KnownLaw>& laws) {
+  const std::string_view first = row_of(laws.front().name).code;
+  const bool agree = std::all_of(laws.begin(), laws.end(), [&](const KnownLaw& law) {
+    return row_of(law.name).code == first;
+  });
+  return std::string(agree ? first : kForward);
+}
+
 std::vector<std::string_view> laws_with_codes() {
   std::vector<std::string_view> laws;
   for (const Row& row : kRows) laws.push_back(row.law);

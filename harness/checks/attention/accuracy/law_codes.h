@@ -1,6 +1,7 @@
 // What the oracle's known wrong laws stand for in findings. The oracle knows no codes and no sites.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace harness::checks {
 void explain(const oracles::Naming& naming, oracles::Stage stage, Departure& seen);
 // The same of gradients or of a choice: they keep their code.
 void explain(const oracles::Naming& naming, Departure& seen);
+
+// The code that all of these laws stand for; NUMERIC.FORWARD where they differ.
+[[nodiscard]] std::string code_of(const std::vector<KnownLaw>& laws);
 
 // The laws that have a code, an operation or a parameter of their own.
 [[nodiscard]] std::vector<std::string_view> laws_with_codes();

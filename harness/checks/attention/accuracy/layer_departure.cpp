@@ -1,5 +1,8 @@
 #include "harness/checks/attention/accuracy/layer_departure.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "nsa/base/text.h"
 
 namespace harness::checks {
@@ -42,13 +45,17 @@ void put_rows(const std::vector<BadRow>& rows, std::int64_t in_all, Departure& s
 
 void put_shares_of_heads(const std::map<int, double>& counts, Departure& seen) {
   std::vector<std::string> words;
+  double most = 0.0;
   for (const auto& [head, count] : counts) {
+    most = std::max(most, std::abs(count - 1.0));
     words.push_back("that of head " + std::to_string(head) + " counts " + nsa::to_text(count, 4) +
                     " times");
   }
-  seen.laws = {{"shares_of_heads",
+  seen.laws = {{kSharesOfHeads,
                 "every head's share of the sum once, but " + nsa::join(words),
-                /*fitted=*/true}};
+                /*fitted=*/true,
+                /*share=*/0.0,
+                1.0 + most}};
 }
 
 bool is_backward(const Departure& seen) {

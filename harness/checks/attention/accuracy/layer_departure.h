@@ -32,7 +32,9 @@ struct DepartedTensor {
 // Puts rows and groups into the place; counts are of (batch, group, row) triples, out of `in_all`.
 void put_rows(const std::vector<BadRow>& rows, std::int64_t in_all, Departure& seen);
 
-// The law of a sum over heads in which some heads count another time than once: `counts` by head.
+// The law of a sum over heads in which some heads count another time than once: `counts` by head. Its number is 1 and the most that
+// a head counts more or less.
+inline constexpr const char* kSharesOfHeads = "shares_of_heads";
 void put_shares_of_heads(const std::map<int, double>& counts, Departure& seen);
 
 // Of a gradient, not of a value of the forward.

@@ -62,6 +62,7 @@ class LayerJudge {
   LayerJudgement judge() {
     verdict_.rows = record_.row_count();
     verdict_.rows_in_all = record_.length;
+    verdict_.positions = record_.rows;
     const UnusableRows unusable = unusable_rows(record_);
     unusable_.insert(unusable.out_of_range.begin(), unusable.out_of_range.end());
     unusable_.insert(unusable.malformed.begin(), unusable.malformed.end());
@@ -155,6 +156,7 @@ class LayerJudge {
     if (wrong.empty() && !unusable_.empty()) return;
     note(name, largest_difference(found, wanted), allowed.scale, allowed.relative);
     if (!budget.where.empty() || plain_) verdict_.errors[name] = {budget.error, budget.limit};
+    verdict_.compared[name] = compared(found, wanted, allowed, wrong);
     if (wrong.empty()) return;
     Departure seen;
     seen.code = "NUMERIC.FORWARD";
@@ -392,6 +394,30 @@ class LayerJudge {
 };
 
 }  // namespace
+
+ComparedTensor compared(const Tensor& found,
+                        const Tensor& wanted,
+                        const oracles::Allowed& allowed,
+                        std::vector<std::size_t> wrong) {
+  ComparedTensor tensor{allowed, std::move(wrong), wanted.shape};
+  if (tensor.wrong.empty()) return tensor;
+  const auto width = static_cast<std::size_t>(wanted.shape.back());
+  const auto rows = static_cast<std::size_t>(wanted.shape[wanted.shape.size() - 2]);
+  const std::size_t first = *std::min_element(
+      tensor.wrong.begin(), tensor.wrong.end(), [&](std::size_t a, std::size_t b) {
+        return a % rows < b % rows || (a % rows == b % rows && a < b);
+      });
+  double most = -1.0;
+  for (std::size_t i = first * width; i < (first + 1) * width; ++i) {
+    const double off = std::abs(found.data[i] - wanted.data[i]);
+    if (off <= most || std::isnan(most)) continue;
+    most = off;  // a NaN stays
+    tensor.at = i;
+  }
+  tensor.found = found.data[tensor.at];
+  tensor.wanted = wanted.data[tensor.at];
+  return tensor;
+}
 
 LayerJudgement judge_layer(const LayerRecord& record, const nsa::ModelConfig& model) {
   return LayerJudge(record, model).judge();

@@ -10,6 +10,7 @@
 
 #include "harness/checks/attention/accuracy/layer_departure.h"
 #include "harness/checks/attention/record/layer_record.h"
+#include "oracles/laws/match.h"
 
 namespace harness::checks {
 
@@ -18,12 +19,29 @@ struct ErrorOfTensor {
   double limit = 0.0;
 };
 
+// A tensor that was compared with the oracle's, for those who judge several layers together.
+struct ComparedTensor {
+  oracles::Allowed allowed;
+  std::vector<std::size_t> wrong;  // its vectors, ascending
+  oracles::Shape shape;
+  // The number of the wrong vector with the lowest row that is furthest off, and where in the tensor it is.
+  std::size_t at = 0;
+  double found = 0.0;
+  double wanted = 0.0;
+};
+[[nodiscard]] ComparedTensor compared(const oracles::Tensor& found,
+                                      const oracles::Tensor& wanted,
+                                      const oracles::Allowed& allowed,
+                                      std::vector<std::size_t> wrong);
+
 struct LayerJudgement {
   std::vector<Departure> departures;
   std::vector<DepartedTensor> departed;
   std::map<std::string, ErrorOfTensor> errors;  // by tensor
-  std::vector<std::string> missing;             // what could not be judged
-  std::int64_t rows = 0;                        // of the sequence: judged
+  std::map<std::string, ComparedTensor> compared;
+  std::vector<std::int64_t> positions;  // of the rows of tensors that belong to queries
+  std::vector<std::string> missing;     // what could not be judged
+  std::int64_t rows = 0;                // of the sequence: judged
   std::int64_t rows_in_all = 0;
   std::int64_t rows_without_list = 0;  // whose selected branch has no defined output
 };
