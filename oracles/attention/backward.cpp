@@ -82,6 +82,7 @@ class NarrowRule {
       : forward_(forward),
         branch_(branch),
         of_rounded_(mean == Backward::Mean::of_rounded),
+        rounds_products_(of_rounded_ || mean == Backward::Mean::of_output_beside_rounded),
         scaled_last_(mean == Backward::Mean::of_output_scaled_last),
         d_o_(d_o),
         q_(forward.input(Stage::q)),
@@ -105,7 +106,7 @@ class NarrowRule {
     if (kept.draw != 0) {
       draw_value_products(bank, keys, d_o, kept.draw, work.ds_hK);
     }
-    if (of_rounded_) {
+    if (rounds_products_) {
       kept.round(work.ds_hK);
     }
     double mean = 0;
@@ -125,7 +126,7 @@ class NarrowRule {
       work.ds_hK[k] = scaled_last_ ? kept.of(of_logit, kept.results) / root : of_logit / root;
     }
     kept.round(work.p_hK);
-    if (!of_rounded_ && !scaled_last_) {
+    if (!rounds_products_ && !scaled_last_) {
       kept.round(work.ds_hK);
     }
     add_value_gradients(bank, keys, work.p_hK, d_o, gradients.dv_NV);
@@ -137,6 +138,7 @@ class NarrowRule {
   const Stages& forward_;
   Branch branch_;
   bool of_rounded_;
+  bool rounds_products_;  // of the values and the gradient that comes in
   bool scaled_last_;
   const Tensor& d_o_;
   const Tensor& q_;

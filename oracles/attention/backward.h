@@ -35,10 +35,10 @@ class Backward {
 
   // Where the mean of the softmax's backward comes from when products take narrow numbers: do . o of the output as it was stored;
   // or sum p dp of the gradients of the probabilities, rounded as soon as they are there (and not again once they are multiplied),
-  // as automatic differentiation does where the probabilities were rounded; or do . o again, with the gradients
-  // of the logits rounded before they are multiplied by 1/sqrt(d_k), as a kernel does that scales dq and dk at
-  // its end.
-  enum class Mean { of_output, of_rounded, of_output_scaled_last };
+  // as automatic differentiation does where the probabilities were rounded; or do . o beside these rounded gradients, as it does
+  // where the numerators of the softmax were rounded and their sum was not; or do . o again, with the gradients of the logits
+  // rounded before they are multiplied by 1/sqrt(d_k), as a kernel does that scales dq and dk at its end.
+  enum class Mean { of_output, of_rounded, of_output_beside_rounded, of_output_scaled_last };
   // Of one branch's attention alone, from the gradient of its output [B,G,h,R,V]: only through(), right_rule() and
   // of_output() of that branch may be asked for.
   Backward(const Stages& forward, Branch branch, Tensor d_o, Mean mean = Mean::of_output);

@@ -91,19 +91,24 @@ Stages narrow_stages(const RandomLayer& layer) {
   return {layer.config, layer.weights, layer.x, options};
 }
 
-// The two places of the mean are two roundings of one gradient: neither is the other, and both are near the right one.
+// The places of the mean and of the rounding are ways to round one gradient: no two are the same, and all are near each other.
 TEST(BranchGradients, TheMeanIsOfTheOutputOrOfRoundedGradients) {
+  using Mean = Backward::Mean;
   const Alone s(case_layer(4, [](auto&) {}));
   const Stages narrow = narrow_stages(s.layer);
   for (const Branch branch : kAllBranches) {
     const Tensor& d_o = s.whole.of_output(branch);
     const Backward of_output(narrow, branch, d_o);
-    const Backward of_rounded(narrow, branch, d_o, Backward::Mean::of_rounded);
+    const Backward of_rounded(narrow, branch, d_o, Mean::of_rounded);
+    const Backward beside(narrow, branch, d_o, Mean::of_output_beside_rounded);
     const Tensor& one = of_output.through(branch).q;
-    const Tensor& two = of_rounded.through(branch).q;
-    EXPECT_NE(one.data, two.data);
-    EXPECT_LT(largest_difference(one, two), 0x1p-4 * finite_scale(one));
-    EXPECT_EQ(of_output.through(branch).v.data, of_rounded.through(branch).v.data);
+    EXPECT_NE(of_rounded.through(branch).q.data, beside.through(branch).q.data);
+    for (const Backward* other : {&of_rounded, &beside}) {
+      const Tensor& two = other->through(branch).q;
+      EXPECT_NE(one.data, two.data);
+      EXPECT_LT(largest_difference(one, two), 0x1p-4 * finite_scale(one));
+      EXPECT_EQ(of_output.through(branch).v.data, other->through(branch).v.data);
+    }
   }
 }
 

@@ -26,8 +26,10 @@ bool has_root_of_two(std::int64_t d_k) {
 
 std::vector<RightBackward> right_backwards(std::int64_t d_k) {
   using Mean = oracles::Backward::Mean;
-  std::vector<RightBackward> ways{
-      {true, Mean::of_output}, {false, Mean::of_output}, {true, Mean::of_rounded}};
+  std::vector<RightBackward> ways{{true, Mean::of_output},
+                                  {false, Mean::of_output},
+                                  {true, Mean::of_rounded},
+                                  {true, Mean::of_output_beside_rounded}};
   if (!has_root_of_two(d_k)) ways.push_back({true, Mean::of_output_scaled_last});
   return ways;
 }

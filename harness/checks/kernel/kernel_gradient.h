@@ -41,10 +41,10 @@ struct RightBackward {
   oracles::Backward::Mean mean;
 };
 
-// The places where a backward in a narrow type is rounded are the kernel's choice, and what is lost at one of
-// them says nothing of another: the rows of dq are differences. All of these are right: products of narrow
-// numbers with the mean from the stored output; products of wide ones; what automatic differentiation makes of
-// rounded probabilities; and, where 1/sqrt(d_k) is no power of two, the first with that factor after the rounding.
+// The places where a backward in a narrow type is rounded are the kernel's choice, and what is lost at one of them says nothing of
+// another: the rows of dq are differences. All of these are right: products of narrow numbers with the mean from the stored output;
+// products of wide ones; what automatic differentiation makes of rounded probabilities, or of rounded numerators of the softmax
+// beside a sum that is not rounded; and, where 1/sqrt(d_k) is no power of two, the first with that factor after the rounding.
 [[nodiscard]] std::vector<RightBackward> right_backwards(std::int64_t d_k);
 
 // `worst` becomes `plain` where that is further from what is right.
