@@ -61,6 +61,27 @@ TEST_F(KernelTrials, TellsThatATrialIsRightAloneAndWrongAfterOtherCalls) {
   EXPECT_THAT(result.findings[0].ruled_out, Not(HasSubstr("fresh process")));
 }
 
+// The second call of the first trial is wrong as well: it is one mistake.
+TEST_F(KernelTrials, TellsSecondCallsOnlyWhereAllFirstCallsAreRight) {
+  const auto kept = [](const std::string& trial, int call, KernelTensors& t) {
+    if (trial == "integers" || call == 2) t.at("o", 0, 0, 1, 0) += 1.0;
+  };
+  const CheckResult result = judged({.spoil = kept, .fresh = kIntegersTrial});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.findings[0].statement, HasSubstr("integers is right alone"));
+}
+
+TEST_F(KernelTrials, TellsALeakInSeveralTensorsAndTrialsOnce) {
+  PlantedKernel planted{.spoil = [](const std::string& trial, int, KernelTensors& t) {
+    if (!trial.ends_with("other_future")) return;
+    t.values.at("dk").back() = t.values.at("dv").back() = 1.0;
+  }};
+  fixtures::make_kernel(healthy_, planted);
+  const CheckResult result = fixtures::run("kernel_causal", healthy_.evidence);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.findings[0].statement, HasSubstr("dk, dv are not zero there: row 17 of"));
+}
+
 TEST_F(KernelTrials, TellsThatATrialIsWrongAloneToo) {
   PlantedKernel planted{.spoil = kWrongWithIntegers, .fresh = kIntegersTrial};
   planted.spoils_fresh = true;

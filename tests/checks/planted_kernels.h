@@ -830,6 +830,23 @@ inline void add_foreign_kernels(std::vector<Planted>& list) {
      {.spoil = [](const std::string& trial, int, KernelTensors& t) {
        if (trial == "other_future") t.values.at("dk").back() = std::nan("");
      }});
+  adder(causal,
+        "NaNs in the backward beside a NaN of the output, with one future alone",
+        Verdict::pass,
+        "",
+        "{}",
+        {.spoil = in_other_trial("other_future", [](KernelTensors& t) {
+           t.at("o", 1, 0, 17, 0) = std::nan("");
+           t.values.at("dk").back() = std::nan("");
+         })});
+  adder(causal,
+        "a gradient that a fresh process does not give to another sequence",
+        Verdict::inconclusive,
+        "",
+        "{}",
+        {.spoil = in_other_trial("other_sequence_0",
+                                 [](KernelTensors& t) { t.at("dk", 0, 0, 5, 0) = 1e-3; }),
+         .fresh = 1});  // that trial
   list.push_back(
       {causal, "no trial", Verdict::inconclusive, "", "{}", kLeaveAsItIs, 1, 1, "kernel"});
 }

@@ -75,8 +75,7 @@ class FutureJudge {
         compare(plain, trial, {static_cast<int>(*sequence), *first});
       }
     }
-    tell_sequences("kernel_sequence", "forward", forward_);
-    tell_sequences("kernel_sequence_back", "backward", backward_);
+    for (const auto& [variant, leaks] : leaks_) tell(variant, leaks);
     if (pairs_ == 0) result_.missing("two trials that are the same up to a position");
     if (noise_ > 0.0) result_.measured("difference_of_two_calls", noise_);
     const std::string same =
@@ -100,9 +99,8 @@ class FutureJudge {
     try {
       ++pairs_;
       if (changed.is_all()) ++batches_;
-      if (compare_forward(*one, *two, plain, other, changed) && scenario_.kernel.gradients) {
-        compare_backward(*one, *two, other, changed);
-      }
+      compare({*one, *two, plain, other, changed}, leaks_);
+      judge_fresh({*one, *two, plain, other, changed});
     } catch (const nsa::Error& error) {
       result_.missing(std::string("trials that can be compared: ") + error.what());
     } catch (const std::out_of_range&) {
@@ -110,11 +108,48 @@ class FutureJudge {
     }
   }
 
-  bool compare_forward(const nsa::SafetensorsFile& one,
-                       const nsa::SafetensorsFile& two,
-                       const TrialOnRecord& plain,
-                       const TrialOnRecord& trial,
-                       const Changed& changed) {
+  struct Pair {
+    const nsa::SafetensorsFile& one;  // what the plain trial gave, and the other one
+    const nsa::SafetensorsFile& two;
+    const TrialOnRecord& plain;
+    const TrialOnRecord& trial;
+    const Changed& changed;
+  };
+
+  // All leaks of one kind are one mistake.
+  struct Leaks {
+    std::vector<std::string> trials;
+    std::vector<std::string> tensors;
+    std::vector<std::string> places;
+    std::set<int> sequences;  // that are another
+    std::set<int> rows;
+    bool in_batches = true;  // all of them are, of several sequences
+    std::int64_t first = 0;  // the position from which on the first of the trials is another
+  };
+  using LeaksOfKinds = std::map<std::string, Leaks>;  // by variant
+
+  void compare(const Pair& pair, LeaksOfKinds& leaks) {
+    if (compare_forward(pair, leaks) && scenario_.kernel.gradients) compare_backward(pair, leaks);
+  }
+
+  // A fresh process has called this trial alone. What leaked in the trial, and does not leak there, was left by an earlier call:
+  // kernel_is_oracle tells it.
+  void judge_fresh(const Pair& pair) {
+    const ArtefactKey key{kTwin, kKernelOutputs, 1, 0, pair.trial.number};
+    if (find_artefact(evidence_, key) == nullptr) return;
+    const auto fresh = open_artefact(evidence_, key, result_);
+    if (!fresh) return;
+    LeaksOfKinds alone;
+    compare({pair.one, *fresh, pair.plain, pair.trial, pair.changed}, alone);
+    for (const auto& [variant, leaks] : leaks_) {
+      const bool here = std::find(leaks.trials.begin(), leaks.trials.end(), pair.trial.name) !=
+                        leaks.trials.end();
+      if (here && !alone.contains(variant)) left_.insert(variant);
+    }
+  }
+
+  bool compare_forward(const Pair& pair, LeaksOfKinds& leaks) {
+    const auto& [one, two, plain, trial, changed] = pair;
     const char* const result = result_of_level(scenario_.kernel.level);
     const nsa::TensorView& before = one.at(result);
     const nsa::TensorView& after = two.at(result);
@@ -125,15 +160,16 @@ class FutureJudge {
     const std::vector<double> y = numbers_of(after);
     noise_ = std::max(noise_, noise_of(plain, x));
     const double limit = kTimesTheNoise * noise_;
+    const Changed& of = changed;
     const RowsOfSequences apart = rows_where(after, [&](std::size_t i, int sequence, int row) {
       const bool same =
           x[i] == y[i] || std::abs(x[i] - y[i]) <= limit || (std::isnan(x[i]) && std::isnan(y[i]));
-      return !same && !changed.has(sequence, row);
+      return !same && !of.has(sequence, row);
     });
     for (const auto& [sequence, rows] : apart) {
-      const Leak leak{trial, changed, sequence, rows, result};
-      if (sequence == changed.sequence) tell_future("kernel_forward", leak);
-      if (sequence != changed.sequence) note(leak, forward_);
+      const bool own = sequence == changed.sequence;
+      note({trial, changed, sequence, rows, result},
+           leaks[own ? "kernel_forward" : "kernel_sequence"]);
     }
     return apart.empty();
   }
@@ -155,31 +191,35 @@ class FutureJudge {
     return noise;
   }
 
-  // What is no number in both trials did not come from what was changed: kernel_is_oracle tells it. Of a sequence that was changed
-  // one and all, the gradient comes from another one. Where it does so its future says no more.
-  void compare_backward(const nsa::SafetensorsFile& one,
-                        const nsa::SafetensorsFile& two,
-                        const TrialOnRecord& trial,
-                        const Changed& changed) {
+  // What is no number in both trials, or beside an output that has such numbers, did not come from what was changed:
+  // kernel_is_oracle tells it. Of a sequence that was changed one and all, the gradient comes from
+  // another one. Where it does so its future says no more.
+  void compare_backward(const Pair& pair, LeaksOfKinds& leaks) {
+    const Changed& changed = pair.changed;
     const bool compressed = scenario_.kernel.level == "attend_cmp";
     const nsa::ModelConfig& m = scenario_.model;
-    for (const auto& [name, view] : two.tensors()) {
+    const std::vector<double> output =
+        numbers_of(pair.two.at(result_of_level(scenario_.kernel.level)));
+    const bool finite = std::all_of(
+        output.begin(), output.end(), [](double value) { return std::isfinite(value); });
+    for (const auto& [name, view] : pair.two.tensors()) {
       if (!name.starts_with("dk") && !name.starts_with("dv")) continue;
       const Reals values(view);
-      const Reals before(one.at(name));
-      if (one.at(name).shape != view.shape) {
+      const Reals before(pair.one.at(name));
+      if (pair.one.at(name).shape != view.shape) {
         throw nsa::Error(view.where + ": has another shape than in the first trial");
       }
       const RowsOfSequences reached = rows_where(view, [&](std::size_t i, int sequence, int row) {
         const std::int64_t last = compressed ? row * m.d + m.l - 1 : row;
-        const bool no_number = !std::isfinite(values[i]) && !std::isfinite(before[i]);
-        return changed.has(sequence, last) && !no_number && values[i] != 0.0;
+        const bool has_finding = !std::isfinite(values[i]) && !(finite && std::isfinite(before[i]));
+        return changed.has(sequence, last) && !has_finding && values[i] != 0.0;
       });
       for (const auto& [sequence, rows] : reached) {
-        const Leak leak{trial, changed, sequence, rows, name};
-        if (changed.is_all()) reached_.insert(sequence);
-        if (changed.is_all()) note(leak, backward_);
-        if (!reached_.contains(sequence)) tell_future("kernel_backward", leak);
+        const auto others = leaks.find("kernel_sequence_back");
+        const bool known = others != leaks.end() && others->second.sequences.contains(sequence);
+        if (known && !changed.is_all()) continue;
+        note({pair.trial, changed, sequence, rows, name},
+             leaks[changed.is_all() ? "kernel_sequence_back" : "kernel_backward"]);
       }
     }
   }
@@ -192,53 +232,43 @@ class FutureJudge {
     std::string tensor;
   };
 
-  // All leaks between sequences in one direction of the pass: one mistake.
-  struct OfSequences {
-    std::vector<std::string> trials;
-    std::vector<std::string> tensors;
-    std::vector<std::string> places;
-    std::set<int> sequences;
-    std::set<int> rows;
-  };
-
   static void add_new(const std::string& name, std::vector<std::string>& names) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
 
-  static void note(const Leak& leak, OfSequences& all) {
+  static void note(const Leak& leak, Leaks& all) {
+    if (all.trials.empty()) all.first = leak.changed.first;
     add_new(leak.trial.name, all.trials);
     add_new(leak.tensor, all.tensors);
-    std::string place =
-        numbers_text("row", to_ints(leak.rows)) + " of sequence " + std::to_string(leak.sequence);
+    std::string place = numbers_text("row", to_ints(leak.rows));
+    if (leak.trial.batch() > 1) place += " of sequence " + std::to_string(leak.sequence);
     if (leak.sequence != leak.changed.sequence) {
       place += " where sequence " + std::to_string(leak.changed.sequence) + " changed";
+    } else if (!leak.changed.is_all()) {
+      place += " (position " + std::to_string(leak.changed.first) + ")";
     }
     add_new(place, all.places);
+    all.in_batches = all.in_batches && leak.trial.batch() > 1;
     all.sequences.insert(leak.sequence);
     all.rows.insert(leak.rows.begin(), leak.rows.end());
   }
 
-  void tell_sequences(const char* variant, const char* phase, const OfSequences& all) {
-    if (all.trials.empty()) return;
-    Finding finding = of_level(variant, phase, all.trials, all.rows);
-    if (all.sequences.size() == 1) finding.site.sequence = *all.sequences.begin();
+  void tell(const std::string& variant, const Leaks& all) {
+    if (left_.contains(variant)) {
+      result_.missing("what does not leak in a fresh process, and does after other calls: " +
+                      nsa::join(all.tensors));
+      return;
+    }
+    const bool back = variant == "kernel_backward" || variant == "kernel_sequence_back";
+    Finding finding = of_level(variant, back ? "backward" : "forward", all.trials, all.rows);
+    if (all.in_batches && all.sequences.size() == 1) finding.site.sequence = *all.sequences.begin();
+    if (all.first > 0) finding.site.detail["perturbed_from"] = all.first;
     finding.facts.put_some("tensors", all.tensors);
     finding.facts.put_some("places", all.places);
     result_.found(std::move(finding));
   }
 
-  void tell_future(const char* variant, const Leak& leak) {
-    const bool forward = variant == std::string("kernel_forward");
-    Finding finding =
-        of_level(variant, forward ? "forward" : "backward", {leak.trial.name}, leak.rows);
-    if (leak.trial.batch() > 1) finding.site.sequence = leak.sequence;
-    finding.site.detail["perturbed_from"] = leak.changed.first;
-    finding.facts["tensor"] = leak.tensor;
-    finding.facts["places"] = numbers_text("row", to_ints(leak.rows));
-    result_.found(std::move(finding));
-  }
-
-  [[nodiscard]] Finding of_level(const char* variant,
+  [[nodiscard]] Finding of_level(const std::string& variant,
                                  const char* phase,
                                  const std::vector<std::string>& trials,
                                  const std::set<int>& rows) const {
@@ -261,9 +291,8 @@ class FutureJudge {
   double noise_ = 0.0;  // by how much the outputs of two calls with the same inputs differ
   int pairs_ = 0;
   int batches_ = 0;  // of them with one sequence that is all another
-  OfSequences forward_;
-  OfSequences backward_;
-  std::set<int> reached_;  // sequences whose gradients come from another one
+  LeaksOfKinds leaks_;
+  std::set<std::string> left_;  // variants of leaks that a fresh process does not show
 };
 
 }  // namespace

@@ -1040,7 +1040,7 @@ def choose_in(layout, scores, first=FIRST, last=LAST, top=TOP, sentinel=SENTINEL
 
 
 def choose_other(scores):
-    return choose_in("bhsd", scores, 0, 1, 4, -7, torch.int32)
+    return choose_in("bhsd", scores, 0, 1, 4, 4095, torch.int32)
 ''', "choose", [("bhsd", {"layout": "bhsd"})])
 right("r10_whole", """Right: the whole operation, with shared keys (and separate ones, and external picks).""",
       A + f', {ALL}',
@@ -1067,7 +1067,7 @@ def nsa_external(q, k, v, gates, picks):
 
 EXTRA = {
     "r03_sdpa": [], "r08_scores": ['kit.tell(score_overlap, nsa_harness.Spec(**{**SPEC, "eq9": "overlap"}))'],
-    "r09_selection": ['kit.tell(choose_other, nsa_harness.Spec(**{**SPEC, "layout": "bhsd", "forced_first": 0, "forced_last": 1, "top_n": 4, "sentinel": -7, "picks_dtype": "int32"}))'],
+    "r09_selection": ['kit.tell(choose_other, nsa_harness.Spec(**{**SPEC, "layout": "bhsd", "forced_first": 0, "forced_last": 1, "top_n": 4, "sentinel": 4095, "picks_dtype": "int32"}))'],
     "r10_whole": ['kit.tell(nsa_separate, nsa_harness.Spec(**{**SPEC, "keys": "separate", "dtypes": ("fp32", "fp16")}))',
                   'kit.tell(nsa_external, nsa_harness.Spec(**{**SPEC, "select": "external", "forced_first": 0, "forced_last": 0, "dtypes": ("fp32", "bf16")}))'],
 }
