@@ -29,25 +29,34 @@ struct Fit {
 };
 
 // Adds one part; false where the law misses a number that is wrong.
-bool add_part(const FoundPart& part, const std::optional<Expected>& output, bool whole, Fit& fit) {
-  const bool comparable = part.right.value.data.size() == part.found.size();
-  const bool fits = output && output->value.data.size() == part.found.size();
-  bool any_wrong = !comparable;
-  bool any_missed = !fits;
+bool add_part(const FoundPart& part,
+              const std::optional<Expected>& output,
+              std::size_t together,
+              Fit& fit) {
+  const std::size_t count = part.found.size();
+  const bool comparable = part.right.value.data.size() == count;
+  const bool fits = output && output->value.data.size() == count;
+  if (!comparable && !fits) return false;
+  const std::size_t step = together > 0 ? together : count;
   double contradicted = 0;
-  for (std::size_t i = 0; i < part.found.size(); ++i) {
-    const double found = part.found[i];
-    const bool wrong = !comparable || !is_given(found, part.right, i);
-    const bool given = fits && is_given(found, *output, i) && (!wrong || tells(found, *output, i));
-    if (wrong && !given) return false;
-    const double times = part.stands_for.empty() ? 1 : part.stands_for[i];
-    any_wrong = any_wrong || wrong;
-    any_missed = any_missed || !given;
-    fit.judged += wrong ? 1 : 0;
-    fit.explained += wrong ? times : 0;
-    contradicted += given ? 0 : times;
+  for (std::size_t begin = 0; begin < count; begin += step) {
+    bool any_wrong = false;
+    bool all_given = true;
+    for (std::size_t i = begin; i < std::min(begin + step, count); ++i) {
+      const double times = part.stands_for.empty() ? 1 : part.stands_for[i];
+      if (times == 0) continue;
+      const double found = part.found[i];
+      const bool wrong = !comparable || !is_given(found, part.right, i);
+      const bool given =
+          fits && is_given(found, *output, i) && (!wrong || tells(found, *output, i));
+      any_wrong = any_wrong || wrong;
+      all_given = all_given && given;
+      fit.judged += wrong ? 1 : 0;
+      fit.explained += wrong ? times : 0;
+      contradicted += given ? 0 : times;
+    }
+    if (any_wrong && !all_given) return false;
   }
-  if (any_wrong && any_missed && whole) return false;
   fit.contradicted += fits ? contradicted : 0;  // a law without a meaning here says nothing of it
   return true;
 }
@@ -60,22 +69,41 @@ Misfit misfit_of_part(const FoundPart& part) {
   return {count, std::max<std::int64_t>(count, 1), 0, 0};
 }
 
+std::vector<Misfit> misfits_of(const FoundParts& parts) {
+  std::vector<Misfit> misfits(parts.count);
+  const auto count = static_cast<std::int64_t>(parts.count);
+  parallel_for(count, 1, parts.threads, [&](std::int64_t begin, std::int64_t end) {
+    for (auto part = static_cast<std::size_t>(begin); part < static_cast<std::size_t>(end);
+         ++part) {
+      misfits[part] = misfit_of_part(parts.part(part));
+    }
+  });
+  return misfits;
+}
+
+Misfit sum_of(const std::vector<Misfit>& misfits) {
+  Misfit sum;
+  for (const Misfit& part : misfits) {
+    sum.add(part, sum.judged);
+  }
+  return sum;
+}
+
 std::optional<LawFit> fit(const FoundParts& parts,
                           const std::vector<Misfit>& right,
-                          const Candidate& candidate) {
+                          const WrongLaw<std::size_t>& law,
+                          std::size_t form) {
   Fit sums;
   for (const bool wrong_ones : {true, false}) {  // the others cost as much, and rule out nothing
     for (std::size_t part = 0; part < parts.count; ++part) {
       if (right[part].fits() == wrong_ones) continue;
-      if (!add_part(parts.part(part), candidate.output(part), parts.whole, sums)) {
+      if (!add_part(parts.part(part), law.gives(part, form), parts.together, sums)) {
         return std::nullopt;
       }
     }
   }
-  LawFit law{candidate.law, {}, 1, candidate.detail};
-  law.misfit.judged = sums.judged;
-  law.share = sums.explained / (sums.explained + sums.contradicted);
-  return law;
+  return LawFit{
+      law.law, {.judged = sums.judged}, sums.explained / (sums.explained + sums.contradicted), {}};
 }
 
 }  // namespace
@@ -88,11 +116,19 @@ Expected rounded_once(Tensor value, double roundoff) {
   return {std::move(value), std::move(bound)};
 }
 
-Misfit misfit_of(std::span<const double> found, const Expected& expected) {
+Expected one_number(double value, double bound) {
+  return {{{1}, {value}}, {{1}, {bound}}};
+}
+
+void require_size(std::span<const double> found, const Expected& expected) {
   if (found.size() != expected.value.data.size()) {
     throw std::invalid_argument("found " + std::to_string(found.size()) + " numbers, wanted " +
                                 shape_text(expected.value.shape));
   }
+}
+
+Misfit misfit_of(std::span<const double> found, const Expected& expected) {
+  require_size(found, expected);
   Misfit misfit;
   for (std::size_t i = 0; i < found.size(); ++i) {
     misfit.add(
@@ -105,42 +141,28 @@ Misfit misfit_of(const Numbers& found, const Expected& expected) {
   return misfit_of(std::span<const double>(found.values()), expected);
 }
 
-Naming name_parts(const FoundParts& parts, std::span<const Candidate> candidates) {
-  std::vector<Misfit> right(parts.count);
-  parallel_for(static_cast<std::int64_t>(parts.count),
-               1,
-               parts.threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (auto part = static_cast<std::size_t>(begin);
-                      part < static_cast<std::size_t>(end);
-                      ++part) {
-                   right[part] = misfit_of_part(parts.part(part));
-                 }
-               });
-  Naming naming;
-  for (const Misfit& part : right) {
-    naming.right.add(part, naming.right.judged);
-  }
+Misfit misfit_of(const FoundParts& parts) {
+  return sum_of(misfits_of(parts));
+}
+
+Naming name_parts(const std::vector<WrongLaw<std::size_t>>& laws, const FoundParts& parts) {
+  const std::vector<Misfit> right = misfits_of(parts);
+  Naming naming{sum_of(right), {}};
   if (naming.right.fits()) {
     return naming;
   }
-  for (const Candidate& candidate : candidates) {
-    if (auto law = fit(parts, right, candidate)) {
-      naming.fitting.push_back(std::move(*law));
+  for (const WrongLaw<std::size_t>& law : laws) {
+    if (law.law.last && !naming.fitting.empty()) continue;
+    const std::vector<std::string> forms = law.forms_of(0);
+    for (std::size_t form = 0; form < forms.size(); ++form) {
+      if (auto found = fit(parts, right, law, form)) {
+        naming.fitting.push_back(std::move(*found));
+        naming.fitting.back().detail = forms[form];
+      }
     }
   }
   keep_the_strongest(naming.fitting);
   return naming;
-}
-
-Naming name_values(std::span<const double> found,
-                   const Expected& right,
-                   std::span<const Candidate> candidates) {
-  return name_parts({1,
-                     [&](std::size_t) {
-                       return FoundPart{{found.begin(), found.end()}, right};
-                     }},
-                    candidates);
 }
 
 }  // namespace oracles

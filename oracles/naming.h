@@ -16,6 +16,7 @@ struct Law {
   std::string_view about;  // what is done in place of the right thing
   // A number or an order in it is taken from what was recorded: other records would have been met as well, by other numbers.
   bool fitted = false;
+  bool last = false;  // it says less than the others: tried where none of those before it fits
 };
 
 // Recorded numbers against what a law gives for them.

@@ -40,7 +40,7 @@ Naming name_by_laws(const std::vector<WrongLaw<Inputs>>& laws,
                     const std::type_identity_t<Inputs>& inputs,
                     const std::vector<double>& found,
                     const Expected& right) {
-  return with_last(name_values(std::span(laws), inputs, found, right), found, right, last);
+  return with_last(name_values(laws, inputs, found, right), found, right, last);
 }
 
 // The library of wrong laws of a stage with these inputs.

@@ -6,12 +6,9 @@
 #include <stdexcept>
 
 #include "oracles/expected.h"
-#include "oracles/parallel.h"
 
 namespace oracles {
 namespace {
-
-constexpr std::int64_t kGrain = 65536;
 
 // Stands for NaN, which equals nothing: a sum with a NaN among its parts is NaN in any order.
 constexpr double kNotANumber = std::numeric_limits<double>::max();
@@ -22,22 +19,41 @@ struct Weighting {
   double before = 0;
 };
 
-struct Parts {
-  std::int64_t world;
-  std::int64_t accumulate;
-};
+using Part = Piece<AccumulateRecord>;
+using Rule = WrongLaw<Part>;
 
-struct AccumulateRule {
-  Law law;
-  // How many micro-batches or ranks the law may be about; 1 where it is about none.
-  std::int64_t (*choices)(const Parts& sizes);
-  // The weight of a part, as a share of the right one; 0 choices: no meaning.
-  double (*weight)(const Parts& sizes, std::int64_t which, std::int64_t rank, std::int64_t micro);
-  double before = 0;
-  const char* noun = "";
-};
+// What a weighting gives, and the bounds.
+Expected weighted(const Part& piece, const Weighting& w) {
+  const AccumulateRecord& r = piece.record;
+  Expected e{zeros({piece.count}), zeros({piece.count})};
+  const auto add = [&](const Numbers& numbers, double weight) {
+    if (weight == 0 || numbers.empty()) {
+      return;
+    }
+    const std::vector<double> values = numbers.part(piece.begin, piece.count).values();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      e.value.data[i] += weight * values[i];
+      e.bound.data[i] += std::abs(weight * values[i]);
+    }
+  };
+  for (std::size_t part = 0; part < r.parts.size(); ++part) {
+    add(r.parts[part], w.parts[part]);
+  }
+  add(r.before, w.before);
+  const double terms = static_cast<double>(r.parts.size()) + 3 + w.before;
+  const double u = unit_roundoff(r.number) + unit_roundoff(Number::f64);
+  // What travels as bfloat16 may be kept in float16, whose smallest numbers are far larger.
+  const double least = std::max(smallest_normal(r.number), smallest_normal(r.result.number()));
+  for (std::size_t i = 0; i < e.value.data.size(); ++i) {
+    double& bound = e.bound.data[i];
+    const bool none = std::isnan(e.value.data[i]);
+    bound = none ? 0 : terms * u * bound + least;
+    if (none) e.value.data[i] = kNotANumber;
+  }
+  return e;
+}
 
-using S = const Parts&;
+using S = const AccumulateRecord&;
 
 std::int64_t with_micros(S s) {
   return s.accumulate > 1 ? 1 : 0;
@@ -55,105 +71,133 @@ double real(std::int64_t count) {
   return static_cast<double>(count);
 }
 
-const std::vector<AccumulateRule>& rules() {
+using Choices = std::int64_t (*)(S sizes);
+using Weight = double (*)(S sizes, std::int64_t which, std::int64_t rank, std::int64_t micro);
+
+// `choices`: how many micro-batches or ranks (`noun`) the law may be about; 1 where it is about none, 0 where it has no meaning.
+// `weight`: of a part, as a share of the right one. `before`: of what was there before.
+Rule sum_under(const Law& law,
+               Choices choices,
+               Weight weight,
+               const std::string& noun = "",
+               double before = 0) {
+  const auto count = [=](S r) { return before != 0 && r.before.empty() ? 0 : choices(r); };
+  return {law,
+          [=](const Part& piece, std::size_t form) -> std::optional<Expected> {
+            const AccumulateRecord& r = piece.record;
+            const auto which = static_cast<std::int64_t>(form);
+            if (which >= count(r)) return std::nullopt;
+            Weighting w{{}, before};
+            for (std::int64_t rank = 0; rank < r.world; ++rank) {
+              for (std::int64_t micro = 0; micro < r.accumulate; ++micro) {
+                w.parts.push_back(weight(r, which, rank, micro) / real(r.world * r.accumulate));
+              }
+            }
+            return weighted(piece, w);
+          },
+          [=](const Part& piece) {
+            std::vector<std::string> forms;
+            for (std::int64_t which = 0; which < count(piece.record); ++which) {
+              forms.push_back(noun.empty() ? "" : noun + " " + std::to_string(which));
+            }
+            return forms;
+          }};
+}
+
+const std::vector<Rule>& rules() {
   using I = std::int64_t;
-  static const std::vector<AccumulateRule> kRules{
-      {{"micros_summed", "micro-batches are added up, not averaged"},
-       with_micros,
-       [](S s, I, I, I) { return real(s.accumulate); }},
-      {{"ranks_summed", "ranks are added up, not averaged"},
-       with_ranks,
-       [](S s, I, I, I) { return real(s.world); }},
-      {{"all_summed", "micro-batches and ranks are added up, not averaged"},
-       [](S s) { return I{s.world > 1 && s.accumulate > 1}; },
-       [](S s, I, I, I) { return real(s.world * s.accumulate); }},
-      {{"micros_averaged_twice", "divided by the number of micro-batches once more"},
-       with_micros,
-       [](S s, I, I, I) { return 1 / real(s.accumulate); }},
-      {{"ranks_averaged_twice", "divided by the number of ranks once more"},
-       with_ranks,
-       [](S s, I, I, I) { return 1 / real(s.world); }},
-      {{"micro_alone", "one micro-batch in the place of the mean of all"},
-       each_micro,
-       [](S s, I which, I, I micro) { return micro == which ? real(s.accumulate) : 0; },
-       0,
-       "micro-batch"},
-      {{"micro_alone_divided", "one micro-batch, divided by their number: the others are lost"},
-       each_micro,
-       [](S, I which, I, I micro) { return micro == which ? 1.0 : 0.0; },
-       0,
-       "micro-batch"},
-      {{"micro_missing", "one micro-batch is lost, the others are divided by the number of all"},
-       [](S s) { return s.accumulate > 2 ? s.accumulate : 0; },
-       [](S, I which, I, I micro) { return micro == which ? 0.0 : 1.0; },
-       0,
-       "micro-batch"},
-      {{"micro_twice", "one micro-batch is counted twice"},
-       each_micro,
-       [](S, I which, I, I micro) { return micro == which ? 2.0 : 1.0; },
-       0,
-       "micro-batch"},
-      {{"rank_alone", "one rank's gradient in the place of the mean of all"},
-       each_rank,
-       [](S s, I which, I rank, I) { return rank == which ? real(s.world) : 0; },
-       0,
-       "rank"},
-      {{"rank_alone_divided", "one rank's gradient, divided by the number of ranks"},
-       each_rank,
-       [](S, I which, I rank, I) { return rank == which ? 1.0 : 0.0; },
-       0,
-       "rank"},
-      {{"rank_missing", "one rank is lost, the others are divided by the number of all"},
-       [](S s) { return s.world > 2 ? s.world : 0; },
-       [](S, I which, I rank, I) { return rank == which ? 0.0 : 1.0; },
-       0,
-       "rank"},
-      {{"rank_twice", "one rank is counted twice"},
-       each_rank,
-       [](S, I which, I rank, I) { return rank == which ? 2.0 : 1.0; },
-       0,
-       "rank"},
-      {{"micros_halved_in_turn", "a running mean (g + part) / 2: the last counts half"},
-       [](S s) { return I{s.accumulate > 2}; },
-       [](S s, I, I, I micro) {
-         const I halvings = std::min(s.accumulate - micro, s.accumulate - 1);
-         return real(s.accumulate) / std::exp2(real(halvings));
-       }},
-      {{"last_unreduced", "the last micro-batch of a rank is its own, the others are reduced"},
-       [](S s) { return s.world > 1 && s.accumulate > 1 ? s.world : 0; },
-       [](S s, I which, I rank, I micro) {
-         const bool last = micro == s.accumulate - 1;
-         return !last ? 1.0 : rank == which ? real(s.world) : 0.0;
-       },
-       0,
-       "rank"},
-      {{"previous_added", "what the gradient held before is not set to zero"},
-       [](S) { return I{1}; },
-       [](S, I, I, I) { return 1.0; },
-       1},
-      {{"previous_kept", "the gradient is what it held before"},
-       [](S) { return I{1}; },
-       [](S, I, I, I) { return 0.0; },
-       1},
-      {{"gradient_zero", "the gradient is 0"},
-       [](S) { return I{1}; },
-       [](S, I, I, I) { return 0.0; }}};
+  static const std::vector<Rule> kRules{
+      sum_under({"micros_summed", "micro-batches are added up, not averaged"},
+                with_micros,
+                [](S s, I, I, I) { return real(s.accumulate); }),
+      sum_under({"ranks_summed", "ranks are added up, not averaged"},
+                with_ranks,
+                [](S s, I, I, I) { return real(s.world); }),
+      sum_under(
+          {"all_summed", "micro-batches and ranks are added up, not averaged"},
+          [](S s) { return I{s.world > 1 && s.accumulate > 1}; },
+          [](S s, I, I, I) { return real(s.world * s.accumulate); }),
+      sum_under({"micros_averaged_twice", "divided by the number of micro-batches once more"},
+                with_micros,
+                [](S s, I, I, I) { return 1 / real(s.accumulate); }),
+      sum_under({"ranks_averaged_twice", "divided by the number of ranks once more"},
+                with_ranks,
+                [](S s, I, I, I) { return 1 / real(s.world); }),
+      sum_under(
+          {"micro_alone", "one micro-batch in the place of the mean of all"},
+          each_micro,
+          [](S s, I which, I, I micro) { return micro == which ? real(s.accumulate) : 0; },
+          "micro-batch"),
+      sum_under(
+          {"micro_alone_divided", "one micro-batch, divided by their number: the others are lost"},
+          each_micro,
+          [](S, I which, I, I micro) { return micro == which ? 1.0 : 0.0; },
+          "micro-batch"),
+      sum_under(
+          {"micro_missing", "one micro-batch is lost, the others are divided by the number of all"},
+          [](S s) { return s.accumulate > 2 ? s.accumulate : 0; },
+          [](S, I which, I, I micro) { return micro == which ? 0.0 : 1.0; },
+          "micro-batch"),
+      sum_under(
+          {"micro_twice", "one micro-batch is counted twice"},
+          each_micro,
+          [](S, I which, I, I micro) { return micro == which ? 2.0 : 1.0; },
+          "micro-batch"),
+      sum_under(
+          {"rank_alone", "one rank's gradient in the place of the mean of all"},
+          each_rank,
+          [](S s, I which, I rank, I) { return rank == which ? real(s.world) : 0; },
+          "rank"),
+      sum_under(
+          {"rank_alone_divided", "one rank's gradient, divided by the number of ranks"},
+          each_rank,
+          [](S, I which, I rank, I) { return rank == which ? 1.0 : 0.0; },
+          "rank"),
+      sum_under(
+          {"rank_missing", "one rank is lost, the others are divided by the number of all"},
+          [](S s) { return s.world > 2 ? s.world : 0; },
+          [](S, I which, I rank, I) { return rank == which ? 0.0 : 1.0; },
+          "rank"),
+      sum_under(
+          {"rank_twice", "one rank is counted twice"},
+          each_rank,
+          [](S, I which, I rank, I) { return rank == which ? 2.0 : 1.0; },
+          "rank"),
+      sum_under(
+          {"micros_halved_in_turn", "a running mean (g + part) / 2: the last counts half"},
+          [](S s) { return I{s.accumulate > 2}; },
+          [](S s, I, I, I micro) {
+            const I halvings = std::min(s.accumulate - micro, s.accumulate - 1);
+            return real(s.accumulate) / std::exp2(real(halvings));
+          }),
+      sum_under(
+          {"last_unreduced", "the last micro-batch of a rank is its own, the others are reduced"},
+          [](S s) { return s.world > 1 && s.accumulate > 1 ? s.world : 0; },
+          [](S s, I which, I rank, I micro) {
+            const bool last = micro == s.accumulate - 1;
+            return !last ? 1.0 : rank == which ? real(s.world) : 0.0;
+          },
+          "rank"),
+      sum_under(
+          {"previous_added", "what the gradient held before is not set to zero"},
+          [](S) { return I{1}; },
+          [](S, I, I, I) { return 1.0; },
+          "",
+          1),
+      sum_under(
+          {"previous_kept", "the gradient is what it held before"},
+          [](S) { return I{1}; },
+          [](S, I, I, I) { return 0.0; },
+          "",
+          1),
+      sum_under(
+          {"gradient_zero", "the gradient is 0"},
+          [](S) { return I{1}; },
+          [](S, I, I, I) { return 0.0; })};
   return kRules;
 }
 
-Weighting weighting_of(const AccumulateRule& rule, const Parts& sizes, std::int64_t which) {
-  Weighting w;
-  w.before = rule.before;
-  for (std::int64_t rank = 0; rank < sizes.world; ++rank) {
-    for (std::int64_t micro = 0; micro < sizes.accumulate; ++micro) {
-      w.parts.push_back(rule.weight(sizes, which, rank, micro) /
-                        real(sizes.world * sizes.accumulate));
-    }
-  }
-  return w;
-}
-
-Weighting right_weighting(const Parts& sizes) {
+Weighting right_weighting(S sizes) {
   const auto parts = static_cast<std::size_t>(sizes.world * sizes.accumulate);
   return {std::vector<double>(parts, 1 / static_cast<double>(parts)), 0};
 }
@@ -177,40 +221,6 @@ void validate(const AccumulateRecord& r) {
   require(r.before.empty() || r.before.size() == count,
           "what was there before has " + std::to_string(r.before.size()) + " numbers, wanted " +
               std::to_string(count));
-}
-
-// Elements [begin, end) under a weighting, and their bounds.
-Expected weighted(const AccumulateRecord& r,
-                  const Weighting& w,
-                  std::int64_t begin,
-                  std::int64_t end) {
-  const std::int64_t count = end - begin;
-  Expected e{zeros({count}), zeros({count})};
-  const auto add = [&](const Numbers& numbers, double weight) {
-    if (weight == 0 || numbers.empty()) {
-      return;
-    }
-    const std::vector<double> values = numbers.part(begin, count).values();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      e.value.data[i] += weight * values[i];
-      e.bound.data[i] += std::abs(weight * values[i]);
-    }
-  };
-  for (std::size_t part = 0; part < r.parts.size(); ++part) {
-    add(r.parts[part], w.parts[part]);
-  }
-  add(r.before, w.before);
-  const double terms = static_cast<double>(r.parts.size()) + 3 + w.before;
-  const double u = unit_roundoff(r.number) + unit_roundoff(Number::f64);
-  // What travels as bfloat16 may be kept in float16, whose smallest numbers are far larger.
-  const double least = std::max(smallest_normal(r.number), smallest_normal(r.result.number()));
-  for (std::size_t i = 0; i < e.value.data.size(); ++i) {
-    double& bound = e.bound.data[i];
-    const bool none = std::isnan(e.value.data[i]);
-    bound = none ? 0 : terms * u * bound + least;
-    if (none) e.value.data[i] = kNotANumber;
-  }
-  return e;
 }
 
 // In the type that it is kept in, or in the one that travels: float16 ends long before bfloat16 does.
@@ -238,44 +248,22 @@ std::vector<double> found(const AccumulateRecord& r, const Expected& right, std:
   return values;
 }
 
-std::vector<Candidate> candidates_of(const AccumulateRecord& r) {
-  std::vector<Candidate> candidates;
-  const Parts sizes{r.world, r.accumulate};
-  for (const AccumulateRule& rule : rules()) {
-    const std::int64_t choices = rule.before != 0 && r.before.empty() ? 0 : rule.choices(sizes);
-    for (std::int64_t which = 0; which < choices; ++which) {
-      candidates.push_back({rule.law,
-                            [&r, &rule, sizes, which](std::size_t) {
-                              return std::optional(weighted(
-                                  r, weighting_of(rule, sizes, which), 0, r.result.size()));
-                            },
-                            *rule.noun != 0 ? rule.noun + (" " + std::to_string(which)) : ""});
-    }
-  }
-  return candidates;
-}
-
-bool same_law(const LawFit& a, const LawFit& b) {
-  return a.law.name == b.law.name && a.detail == b.detail;
+FoundParts parts_of(const std::vector<Part>& pieces, int threads) {
+  const auto part = [&pieces](std::size_t i) {
+    const Part& piece = pieces[i];
+    Expected right = weighted(piece, right_weighting(piece.record));
+    return FoundPart{found(piece.record, right, piece.begin), std::move(right)};
+  };
+  return {.count = pieces.size(), .part = part, .threads = threads};
 }
 
 }  // namespace
 
 Misfit judge_accumulated(const AccumulateRecord& r, int threads) {
   validate(r);
-  const Weighting right = right_weighting({r.world, r.accumulate});
-  const std::int64_t count = r.result.size();
-  std::vector<Misfit> pieces(static_cast<std::size_t>((count + kGrain - 1) / kGrain));
-  parallel_for(count, kGrain, threads, [&](std::int64_t begin, std::int64_t end) {
-    Misfit& misfit = pieces[static_cast<std::size_t>(begin / kGrain)];
-    const Expected expected = weighted(r, right, begin, end);
-    misfit.add(misfit_of(found(r, expected, begin), expected), begin);
-  });
-  Misfit all;
-  for (const Misfit& piece : pieces) {
-    all.add(piece);
-  }
-  return all;
+  std::vector<Part> pieces;
+  add_pieces(r, r.result.size(), pieces);
+  return misfit_of(parts_of(pieces, threads));
 }
 
 std::span<const Law> accumulate_laws() {
@@ -287,37 +275,23 @@ std::optional<std::vector<double>> accumulated_under(std::string_view law,
                                                      const AccumulateRecord& record,
                                                      std::int64_t which) {
   validate(record);
-  const Parts sizes{record.world, record.accumulate};
-  const AccumulateRule& rule = rule_named(rules(), law);
-  if (which >= rule.choices(sizes) || (rule.before != 0 && record.before.empty())) {
-    return std::nullopt;
-  }
-  return weighted(record, weighting_of(rule, sizes, which), 0, record.result.size()).value.data;
+  const Part all{record, 0, record.result.size()};
+  auto given = given_by(rules(), law, all, static_cast<std::size_t>(which));
+  return given ? std::optional(std::move(given->value.data)) : std::nullopt;
 }
 
 Naming name_accumulated(std::span<const AccumulateRecord> records, int threads) {
-  Naming naming;
-  bool first = true;
+  Misfit right;
+  std::vector<Part> wrong;  // all of a record that is
   for (const AccumulateRecord& r : records) {
     const Misfit misfit = judge_accumulated(r, threads);
-    naming.right.add(misfit, naming.right.judged);
-    if (misfit.fits()) {
-      continue;
-    }
-    const Expected right =
-        weighted(r, right_weighting({r.world, r.accumulate}), 0, r.result.size());
-    Naming own = name_values(found(r, right, 0), right, candidates_of(r));
-    if (first) {
-      naming.fitting = std::move(own.fitting);
-    } else {
-      std::erase_if(naming.fitting, [&](const LawFit& law) {
-        return std::none_of(own.fitting.begin(), own.fitting.end(), [&](const LawFit& other) {
-          return same_law(law, other);
-        });
-      });
-    }
-    first = false;
+    right.add(misfit, right.judged);
+    if (misfit.fits()) continue;
+    add_pieces(r, r.result.size(), wrong);
   }
+  Naming naming = name_parts(
+      rules(), parts_of(wrong, threads), [&](std::size_t i) -> const Part& { return wrong[i]; });
+  naming.right = right;
   merge_forms(naming.fitting);
   return naming;
 }

@@ -1,6 +1,7 @@
 #include "oracles/training/data_laws.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -9,21 +10,6 @@
 
 namespace oracles {
 namespace {
-
-Misfit compared(const IntTensor& found, const IntTensor& wanted) {
-  Misfit misfit;
-  if (found.shape != wanted.shape || found.data.size() != wanted.data.size()) {
-    const auto count = static_cast<std::int64_t>(found.data.size());
-    return {count, std::max<std::int64_t>(count, 1), 0, 0};
-  }
-  for (std::size_t i = 0; i < wanted.data.size(); ++i) {
-    misfit.add(static_cast<std::int64_t>(i),
-               static_cast<double>(found.data[i]),
-               static_cast<double>(wanted.data[i]),
-               0);
-  }
-  return misfit;
-}
 
 // Which probabilities of a repetition would give these tokens: [above, up_to].
 struct SharpnessInterval {
@@ -82,29 +68,11 @@ std::optional<LawFit> other_sharpness(const DataConfig& config,
       "between " + std::to_string(interval.above) + " and " + std::to_string(interval.up_to)};
 }
 
-// None where the law misses a wrong batch.
-std::optional<LawFit> fit(const DataRule& rule,
-                          const DataConfig& config,
-                          std::span<const RecordedBatch> batches,
-                          const std::vector<Misfit>& right,
-                          Text text) {
-  LawFit found{rule.law, {}, 1, {}};
-  std::int64_t wrong = 0;
-  std::int64_t would_be = 0;
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    const auto tokens = batch_of_rule(rule, config, batches[i].place, text);
-    if (right[i].fits()) {
-      would_be += tokens ? compared(batches[i].tokens, *tokens).wrong : 0;
-      continue;
-    }
-    if (!tokens || !compared(batches[i].tokens, *tokens).fits()) {
-      return std::nullopt;
-    }
-    found.misfit.judged += right[i].judged;
-    wrong += right[i].wrong;
-  }
-  found.share = static_cast<double>(wrong) / static_cast<double>(wrong + would_be);
-  return found;
+// A batch of another shape is wrong wholly.
+FoundPart part_of(const RecordedBatch& batch, const IntTensor& right) {
+  std::vector<double> found(batch.tokens.data.begin(), batch.tokens.data.end());
+  if (batch.tokens.shape != right.shape) std::fill(found.begin(), found.end(), NAN);
+  return {std::move(found), exact(right)};
 }
 
 }  // namespace
@@ -118,26 +86,21 @@ std::optional<IntTensor> batch_under(std::string_view law,
                                      const DataConfig& config,
                                      const BatchPlace& place,
                                      Text text) {
-  return batch_of_rule(rule_named(data_rules(), law), config, place, text);
+  const auto given = given_by(data_rules(), law, {config, place, text});
+  if (!given) return std::nullopt;
+  const Tensor& value = given->value;
+  return IntTensor{value.shape, {value.data.begin(), value.data.end()}};
 }
 
 Naming name_batches(const DataConfig& config, std::span<const RecordedBatch> batches, Text text) {
-  Naming naming;
-  std::vector<Misfit> right;
-  for (const RecordedBatch& batch : batches) {
-    right.push_back(compared(batch.tokens, batch_tokens(config, batch.place, text)));
-    naming.right.add(right.back(), naming.right.judged);
-  }
-  if (naming.right.fits()) {
-    return naming;
-  }
-  for (const DataRule& rule : data_rules()) {
-    if (auto found = fit(rule, config, batches, right, text)) {
-      naming.fitting.push_back(std::move(*found));
-    }
-  }
-  keep_the_strongest(naming.fitting);
-  if (naming.fitting.empty()) {
+  const auto part = [&](std::size_t i) {
+    return part_of(batches[i], batch_tokens(config, batches[i].place, text));
+  };
+  Naming naming = name_parts(
+      data_rules(), {.count = batches.size(), .part = part, .together = 0}, [&](std::size_t i) {
+        return BatchFacts{config, batches[i].place, text};
+      });
+  if (!naming.right.fits() && naming.fitting.empty()) {
     if (auto found = other_sharpness(config, batches)) {
       naming.fitting.push_back(std::move(*found));
     }

@@ -1,6 +1,7 @@
 #include "oracles/training/data_rules.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -12,13 +13,81 @@ std::int64_t windows(const DataConfig& c, Text text) {
   return static_cast<std::int64_t>(text.size()) / c.seq_len;
 }
 
+// What is done in another way.
+struct DataChange {
+  // The number of the sequence in a row. Steps before the first have numbers that wrap around.
+  std::function<std::uint64_t(const DataConfig&, BatchPlace, std::int64_t row)> number = {};
+  // Another config; none where the law has no meaning.
+  std::function<std::optional<DataConfig>(DataConfig, const BatchPlace&, Text)> config = {};
+  // Where the window of a number begins, for texts only.
+  std::function<std::int64_t(const DataConfig&, Text, std::uint64_t)> begin = {};
+  std::int64_t shift = 0;  // of every sequence, in tokens
+};
+
+// One sequence under a rule; false where the rule has no meaning.
+bool write_under(const DataChange& rule,
+                 const DataConfig& config,
+                 Text text,
+                 std::uint64_t number,
+                 std::span<std::int64_t> to) {
+  if (config.source != Source::text) {
+    if (rule.begin || rule.shift < 0) {
+      return false;
+    }
+    std::vector<std::int64_t> longer(to.size() + static_cast<std::size_t>(rule.shift));
+    write_sequence(config, text, number, longer);
+    std::copy(longer.begin() + rule.shift, longer.end(), to.begin());
+    return true;
+  }
+  if (windows(config, text) < 1) {
+    return false;
+  }
+  const std::int64_t begin =
+      (rule.begin ? rule.begin(config, text, number) : window_begin(config, text, number)) +
+      rule.shift;
+  if (begin < 0 ||
+      begin + static_cast<std::int64_t>(to.size()) > static_cast<std::int64_t>(text.size())) {
+    return false;
+  }
+  std::copy_n(text.begin() + begin, to.size(), to.begin());
+  return true;
+}
+
+// None where the rule has no meaning.
+std::optional<Expected> batch_under(const DataChange& rule, const BatchFacts& of) {
+  const auto& [config, place, text] = of;
+  const std::optional<DataConfig> own = rule.config ? rule.config(config, place, text) : config;
+  if (!own) {
+    return std::nullopt;
+  }
+  IntTensor tokens = filled<std::int64_t>({config.batch_size, config.seq_len}, 0);
+  for (std::int64_t row = 0; row < config.batch_size; ++row) {
+    const std::uint64_t number =
+        rule.number ? rule.number(*own, place, row) : sequence_number(*own, place, row);
+    const std::span<std::int64_t> to = std::span(tokens.data)
+                                           .subspan(static_cast<std::size_t>(row * config.seq_len),
+                                                    static_cast<std::size_t>(config.seq_len));
+    if (!write_under(rule, *own, text, number, to)) {
+      return std::nullopt;
+    }
+  }
+  return exact(tokens);
+}
+
+DataRule rule_of(const Law& law, DataChange change) {
+  return {law, [change = std::move(change)](const BatchFacts& of, std::size_t) {
+            return batch_under(change, of);
+          }};
+}
+
 std::vector<DataRule> place_rules() {
   using Place = BatchPlace;
   const auto moved = [](std::string_view name, std::string_view about, auto change) {
-    return DataRule{{name, about}, [change](const DataConfig& c, Place place, std::int64_t row) {
-                      change(c, place);
-                      return sequence_number(c, place, row);
-                    }};
+    return rule_of({name, about},
+                   {.number = [change](const DataConfig& c, Place place, std::int64_t row) {
+                     change(c, place);
+                     return sequence_number(c, place, row);
+                   }});
   };
   return {moved("data_rank_ignored",
                 "every rank gets the sequences of rank 0",
@@ -53,9 +122,10 @@ std::int64_t run_micro(const DataConfig& c, const BatchPlace& p) {
 
 std::vector<DataRule> order_rules() {
   const auto numbered = [](std::string_view name, std::string_view about, auto number) {
-    return DataRule{{name, about}, [number](const DataConfig& c, BatchPlace p, std::int64_t row) {
-                      return static_cast<std::uint64_t>(number(c, p, row));
-                    }};
+    return rule_of({name, about},
+                   {.number = [number](const DataConfig& c, BatchPlace p, std::int64_t row) {
+                     return static_cast<std::uint64_t>(number(c, p, row));
+                   }});
   };
   using C = const DataConfig&;
   using P = const BatchPlace&;
@@ -103,16 +173,16 @@ DataRule changed(std::string_view name,
                  std::string_view about,
                  ConfigChange change,
                  std::function<bool(const DataConfig&)> where = {}) {
-  DataRule rule{{name, about}};
-  rule.config = [change, where = std::move(where)](
-                    DataConfig c, const BatchPlace& place, Text) -> std::optional<DataConfig> {
+  const auto config = [change, where = std::move(where)](DataConfig c,
+                                                         const BatchPlace& place,
+                                                         Text) -> std::optional<DataConfig> {
     if (where && !where(c)) {
       return std::nullopt;
     }
     change(c, place);
     return c;
   };
-  return rule;
+  return rule_of({name, about}, {.config = config});
 }
 
 bool is_long_range(const DataConfig& c) {
@@ -171,8 +241,8 @@ std::vector<DataRule> config_rules() {
 }
 
 DataRule source_rule(std::string_view name, std::string_view about, Source source) {
-  DataRule rule{{name, about}};
-  rule.config = [source](DataConfig c, const BatchPlace&, Text text) -> std::optional<DataConfig> {
+  const auto config = [source](
+                          DataConfig c, const BatchPlace&, Text text) -> std::optional<DataConfig> {
     // A long_range source without repetitions has a law of its own.
     if (c.source == source || (source == Source::uniform && is_long_range(c)) ||
         (source == Source::text && windows(c, text) < 1) ||
@@ -182,7 +252,7 @@ DataRule source_rule(std::string_view name, std::string_view about, Source sourc
     c.source = source;
     return c;
   };
-  return rule;
+  return rule_of({name, about}, {.config = config});
 }
 
 std::vector<DataRule> source_rules() {
@@ -192,77 +262,38 @@ std::vector<DataRule> source_rules() {
 }
 
 // windows(text) places, in the order that `place` gives.
-DataRule window_rule(std::string_view name,
-                     std::string_view about,
-                     std::int64_t (*place)(const DataConfig&, Text, std::uint64_t)) {
-  DataRule rule{{name, about}};
-  rule.begin = place;
-  return rule;
-}
-
 std::vector<DataRule> window_rules() {
-  std::vector<DataRule> rules{
-      window_rule("data_windows_in_order",
-                  "the windows of the text one after the other, from its beginning",
-                  [](const DataConfig& c, Text text, std::uint64_t number) {
-                    const auto count = static_cast<std::uint64_t>(windows(c, text));
-                    return static_cast<std::int64_t>(number % count) * c.seq_len;
-                  }),
-      window_rule("data_window_offset_ignored",
-                  "the order of the windows begins at window 0",
-                  [](const DataConfig& c, Text text, std::uint64_t number) {
-                    const std::int64_t all = windows(c, text) * c.seq_len;
-                    const std::int64_t first = window_begin(c, text, 0);
-                    return (window_begin(c, text, number) - first + all) % all;
-                  }),
-      window_rule("data_window_stride_ignored",
-                  "the windows one after the other, from the right first one",
-                  [](const DataConfig& c, Text text, std::uint64_t number) {
-                    const std::int64_t all = windows(c, text) * c.seq_len;
-                    const auto turn = static_cast<std::int64_t>(
-                        number % static_cast<std::uint64_t>(windows(c, text)));
-                    return (window_begin(c, text, 0) + turn * c.seq_len) % all;
-                  })};
-  DataRule longer = changed(
-      "data_windows_one_longer",
-      "the text is cut into windows of seq_len + 1 bytes",
-      [](DataConfig& c, const BatchPlace&) { c.seq_len += 1; },
-      [](const DataConfig& c) { return !is_drawn(c); });
-  rules.push_back(std::move(longer));
-  rules.push_back({{"data_one_token_late", "every sequence begins one token later"}});
-  rules.back().shift = 1;
-  rules.push_back({{"data_one_token_early", "every sequence begins one byte of the text earlier"}});
-  rules.back().shift = -1;
-  return rules;
-}
-
-// One sequence under a rule; false where the rule has no meaning.
-bool write_under(const DataRule& rule,
-                 const DataConfig& config,
-                 Text text,
-                 std::uint64_t number,
-                 std::span<std::int64_t> to) {
-  if (config.source != Source::text) {
-    if (rule.begin || rule.shift < 0) {
-      return false;
-    }
-    std::vector<std::int64_t> longer(to.size() + static_cast<std::size_t>(rule.shift));
-    write_sequence(config, text, number, longer);
-    std::copy(longer.begin() + rule.shift, longer.end(), to.begin());
-    return true;
-  }
-  if (windows(config, text) < 1) {
-    return false;
-  }
-  const std::int64_t begin =
-      (rule.begin ? rule.begin(config, text, number) : window_begin(config, text, number)) +
-      rule.shift;
-  if (begin < 0 ||
-      begin + static_cast<std::int64_t>(to.size()) > static_cast<std::int64_t>(text.size())) {
-    return false;
-  }
-  std::copy_n(text.begin() + begin, to.size(), to.begin());
-  return true;
+  return {rule_of({"data_windows_in_order",
+                   "the windows of the text one after the other, from its beginning"},
+                  {.begin =
+                       [](const DataConfig& c, Text text, std::uint64_t number) {
+                         const auto count = static_cast<std::uint64_t>(windows(c, text));
+                         return static_cast<std::int64_t>(number % count) * c.seq_len;
+                       }}),
+          rule_of({"data_window_offset_ignored", "the order of the windows begins at window 0"},
+                  {.begin =
+                       [](const DataConfig& c, Text text, std::uint64_t number) {
+                         const std::int64_t all = windows(c, text) * c.seq_len;
+                         const std::int64_t first = window_begin(c, text, 0);
+                         return (window_begin(c, text, number) - first + all) % all;
+                       }}),
+          rule_of({"data_window_stride_ignored",
+                   "the windows one after the other, from the right first one"},
+                  {.begin =
+                       [](const DataConfig& c, Text text, std::uint64_t number) {
+                         const std::int64_t all = windows(c, text) * c.seq_len;
+                         const auto turn = static_cast<std::int64_t>(
+                             number % static_cast<std::uint64_t>(windows(c, text)));
+                         return (window_begin(c, text, 0) + turn * c.seq_len) % all;
+                       }}),
+          changed(
+              "data_windows_one_longer",
+              "the text is cut into windows of seq_len + 1 bytes",
+              [](DataConfig& c, const BatchPlace&) { c.seq_len += 1; },
+              [](const DataConfig& c) { return !is_drawn(c); }),
+          rule_of({"data_one_token_late", "every sequence begins one token later"}, {.shift = 1}),
+          rule_of({"data_one_token_early", "every sequence begins one byte of the text earlier"},
+                  {.shift = -1})};
 }
 
 }  // namespace
@@ -279,26 +310,8 @@ const std::vector<DataRule>& data_rules() {
   return kRules;
 }
 
-std::optional<IntTensor> batch_of_rule(const DataRule& rule,
-                                       const DataConfig& config,
-                                       const BatchPlace& place,
-                                       Text text) {
-  const std::optional<DataConfig> own = rule.config ? rule.config(config, place, text) : config;
-  if (!own) {
-    return std::nullopt;
-  }
-  IntTensor tokens = filled<std::int64_t>({config.batch_size, config.seq_len}, 0);
-  for (std::int64_t row = 0; row < config.batch_size; ++row) {
-    const std::uint64_t number =
-        rule.number ? rule.number(*own, place, row) : sequence_number(*own, place, row);
-    const std::span<std::int64_t> to = std::span(tokens.data)
-                                           .subspan(static_cast<std::size_t>(row * config.seq_len),
-                                                    static_cast<std::size_t>(config.seq_len));
-    if (!write_under(rule, *own, text, number, to)) {
-      return std::nullopt;
-    }
-  }
-  return tokens;
+Expected exact(const IntTensor& tokens) {
+  return {{tokens.shape, {tokens.data.begin(), tokens.data.end()}}, zeros(tokens.shape)};
 }
 
 }  // namespace oracles

@@ -64,85 +64,92 @@ Sums sums_of_all(const Numbers& numbers, int threads) {
   return all;
 }
 
-struct NormRule {
-  Law law;
-  // Of the recorded gradients' norms; 0: no meaning.
-  double (*norm)(const GradientNorms& scaled, const NormFacts& facts);
+// The norms of the recorded gradients, and what else the run recorded.
+struct NormsFound {
+  const GradientNorms& scaled;
+  const NormFacts& facts;
+  double roundoff;
+
+  [[nodiscard]] double bound(double norm) const { return roundoff * std::abs(norm); }
 };
 
-double right_norm(const GradientNorms& scaled, const NormFacts& facts) {
-  return scaled.all / facts.loss_scale;
+double right_norm(const NormsFound& in) {
+  return in.scaled.all / in.facts.loss_scale;
 }
 
-const std::vector<NormRule>& norm_rules() {
-  using G = const GradientNorms&;
-  using F = const NormFacts&;
-  static const std::vector<NormRule> kRules{
+const std::vector<WrongLaw<NormsFound>>& norm_rules() {
+  using In = const NormsFound&;
+  static const std::vector<WrongLaw<NormsFound>> kRules{
       {{"norm_scaled", "the norm is taken before the gradients are unscaled"},
-       [](G g, F) { return g.all; }},
+       [](In in) { return in.scaled.all; }},
       {{"norm_squared", "the sum of squares, without the root"},
-       [](G g, F f) { return right_norm(g, f) * right_norm(g, f); }},
+       [](In in) { return right_norm(in) * right_norm(in); }},
       {{"norm_summed", "the parameters' norms are added up"},
-       [](G g, F f) {
+       [](In in) {
          double sum = 0;
-         for (const double norm : g.of) {
+         for (const double norm : in.scaled.of) {
            sum += norm;
          }
-         return sum / f.loss_scale;
+         return sum / in.facts.loss_scale;
        }},
       {{"norm_of_magnitudes", "the sum of magnitudes (L1)"},
-       [](G g, F f) { return g.sum / f.loss_scale; }},
+       [](In in) { return in.scaled.sum / in.facts.loss_scale; }},
       {{"norm_largest", "the largest magnitude"},
-       [](G g, F f) { return g.largest / f.loss_scale; }},
+       [](In in) { return in.scaled.largest / in.facts.loss_scale; }},
       {{"norm_of_first", "the norm of the first parameter alone"},
-       [](G g, F f) { return g.of.empty() ? NAN : g.of.front() / f.loss_scale; }},
+       [](In in) {
+         return in.scaled.of.empty() ? NAN : in.scaled.of.front() / in.facts.loss_scale;
+       }},
       {{"norm_of_last", "the norm of the last parameter alone"},
-       [](G g, F f) { return g.of.empty() ? NAN : g.of.back() / f.loss_scale; }},
+       [](In in) {
+         return in.scaled.of.empty() ? NAN : in.scaled.of.back() / in.facts.loss_scale;
+       }},
       {{"norm_mean", "the root of the mean of squares"},
-       [](G g, F f) {
+       [](In in) {
          double count = 0;
-         for (const Numbers& gradient : f.gradients) {
+         for (const Numbers& gradient : in.facts.gradients) {
            count += static_cast<double>(gradient.size());
          }
-         return right_norm(g, f) / std::sqrt(count);
+         return right_norm(in) / std::sqrt(count);
        }},
       {{"norm_local", "the norm of the rank's own gradients, before the reduction"},
-       [](G, F f) { return f.local_norm; }},
+       [](In in) {
+         return in.facts.local_norm > 0 ? std::optional(in.facts.local_norm) : std::nullopt;
+       }},
       {{"norm_times_world", "world times the norm"},
-       [](G g, F f) { return right_norm(g, f) * static_cast<double>(f.world); }},
+       [](In in) { return right_norm(in) * static_cast<double>(in.facts.world); }},
       {{"norm_reduced_twice", "sqrt(world) times the norm: squares are summed over equal ranks"},
-       [](G g, F f) { return right_norm(g, f) * std::sqrt(static_cast<double>(f.world)); }},
+       [](In in) { return right_norm(in) * std::sqrt(static_cast<double>(in.facts.world)); }},
       {{"norm_over_world", "the norm divided by world"},
-       [](G g, F f) { return right_norm(g, f) / static_cast<double>(f.world); }},
+       [](In in) { return right_norm(in) / static_cast<double>(in.facts.world); }},
       {{"norm_after_clipping", "the norm of the clipped gradients"},
-       [](G g, F f) { return right_norm(g, f) * clip_factor(right_norm(g, f), f.max_norm); }}};
+       [](In in) { return right_norm(in) * clip_factor(right_norm(in), in.facts.max_norm); }}};
   return kRules;
 }
 
-struct CoefficientRule {
-  Law law;
-  double (*coefficient)(double norm, double max_norm);
+struct Clipping {
+  double norm;
+  double most;
+  double roundoff;
+
+  [[nodiscard]] double bound(double coefficient) const { return roundoff * std::abs(coefficient); }
 };
 
-const std::vector<CoefficientRule>& coefficient_rules() {
-  static const std::vector<CoefficientRule> kRules{
-      {{"coefficient_one", "gradients are not clipped"}, [](double, double) { return 1.0; }},
+const std::vector<WrongLaw<Clipping>>& coefficient_rules() {
+  using In = const Clipping&;
+  static const std::vector<WrongLaw<Clipping>> kRules{
+      {{"coefficient_one", "gradients are not clipped"}, [](In) { return 1.0; }},
       {{"coefficient_not_limited", "short gradients are stretched to max_norm"},
-       [](double norm, double most) { return most / (norm + 1e-6); }},
+       [](In in) { return in.most / (in.norm + 1e-6); }},
       {{"coefficient_of_one", "max_norm is taken as 1"},
-       [](double norm, double) { return clip_factor(norm, 1); }},
+       [](In in) { return clip_factor(in.norm, 1); }},
       {{"coefficient_squared", "the coefficient's square"},
-       [](double norm, double most) { return std::pow(clip_factor(norm, most), 2); }},
+       [](In in) { return std::pow(clip_factor(in.norm, in.most), 2); }},
       {{"coefficient_root", "the coefficient's root"},
-       [](double norm, double most) { return std::sqrt(clip_factor(norm, most)); }},
-      {{"coefficient_inverse", "the norm over max_norm"},
-       [](double norm, double most) { return norm / most; }},
-      {{"coefficient_zero", "gradients are multiplied by 0"}, [](double, double) { return 0.0; }}};
+       [](In in) { return std::sqrt(clip_factor(in.norm, in.most)); }},
+      {{"coefficient_inverse", "the norm over max_norm"}, [](In in) { return in.norm / in.most; }},
+      {{"coefficient_zero", "gradients are multiplied by 0"}, [](In) { return 0.0; }}};
   return kRules;
-}
-
-Expected near(double value, double relative) {
-  return {{{1}, {value}}, {{1}, {relative * std::abs(value)}}};
 }
 
 }  // namespace
@@ -181,29 +188,14 @@ Naming name_norm(double recorded, const NormFacts& facts) {
   for (const Numbers& gradient : facts.gradients) {
     largest = std::max(largest, gradient.size());
   }
-  const double roundoff = norm_roundoff(largest, facts.number);
-  std::vector<Candidate> candidates;
-  for (const NormRule& rule : norm_rules()) {
-    candidates.push_back({rule.law, [&](std::size_t) -> std::optional<Expected> {
-                            const double norm = rule.norm(scaled, facts);
-                            return norm > 0 ? std::optional(near(norm, roundoff)) : std::nullopt;
-                          }});
-  }
-  return name_values(
-      std::span(&recorded, 1), near(right_norm(scaled, facts), roundoff), candidates);
+  const NormsFound in{scaled, facts, norm_roundoff(largest, facts.number)};
+  return name_number(norm_rules(), in, recorded, right_norm(in));
 }
 
 Naming name_coefficient(double recorded, double recorded_norm, double max_norm, Number number) {
   const double roundoff = 8 * (unit_roundoff(number) + unit_roundoff(Number::f64));
-  std::vector<Candidate> candidates;
-  for (const CoefficientRule& rule : coefficient_rules()) {
-    candidates.push_back({rule.law, [&](std::size_t) {
-                            return std::optional(
-                                near(rule.coefficient(recorded_norm, max_norm), roundoff));
-                          }});
-  }
-  return name_values(
-      std::span(&recorded, 1), near(clip_factor(recorded_norm, max_norm), roundoff), candidates);
+  const double right = clip_factor(recorded_norm, max_norm);
+  return name_number(coefficient_rules(), {recorded_norm, max_norm, roundoff}, recorded, right);
 }
 
 namespace {

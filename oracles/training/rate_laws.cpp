@@ -15,16 +15,15 @@ struct At {
   std::int64_t accumulate;
   std::int64_t n;
   std::int64_t skipped;
+  double recorded = 0;  // roundoff, relatively
 
   [[nodiscard]] bool rises() const { return n <= config.warmup; }
   [[nodiscard]] bool falls() const { return !rises() && n <= config.total; }
+  [[nodiscard]] double bound(double rate) const {
+    return 16 * 0x1p-53 * config.lr + recorded * rate;
+  }
 };
 using Rate = std::optional<double>;
-
-struct RateRule {
-  Law law;
-  Rate (*rate)(const At& at);
-};
 
 Rate rate_of(const At& at, std::int64_t n) {
   return n >= 1 ? Rate(learning_rate(at.config, n)) : std::nullopt;
@@ -35,8 +34,8 @@ double cosine(const At& at, double done) {
   return at.config.lr * (1 + std::cos(std::numbers::pi * done)) / 2;
 }
 
-const std::vector<RateRule>& rules() {
-  static const std::vector<RateRule> kRules{
+const std::vector<WrongLaw<At>>& rules() {
+  static const std::vector<WrongLaw<At>> kRules{
       {{"lr_of_step_before", "the learning rate of step n - 1"},
        [](const At& at) { return at.n == 1 ? Rate(0) : rate_of(at, at.n - 1); }},
       {{"lr_of_next_step", "the learning rate of step n + 1"},
@@ -73,11 +72,6 @@ const std::vector<RateRule>& rules() {
   return kRules;
 }
 
-Rate other_rate(const RateRule& rule, const At& at) {
-  const Rate rate = rule.rate(at);
-  return rate == learning_rate(at.config, at.n) ? std::nullopt : rate;
-}
-
 }  // namespace
 
 std::span<const Law> rate_laws() {
@@ -90,36 +84,22 @@ std::optional<double> rate_under(std::string_view law,
                                  std::int64_t accumulate,
                                  std::int64_t n,
                                  std::int64_t skipped) {
-  return other_rate(rule_named(rules(), law), {config, accumulate, n, skipped});
+  const Rate rate = number_given_by(rules(), law, {config, accumulate, n, skipped});
+  return rate == learning_rate(config, n) ? std::nullopt : rate;
 }
 
 Naming name_rates(const TrainConfig& config,
                   std::int64_t accumulate,
                   std::span<const RecordedRate> rates,
                   double recorded) {
-  const auto count = static_cast<std::int64_t>(rates.size());
-  const auto expected = [&](auto rate_at) {
-    Expected e{zeros({count}), zeros({count})};
-    for (std::int64_t i = 0; i < count; ++i) {
-      const double right = learning_rate(config, rates[i].n);
-      e.value.data[i] =
-          rate_at(At{config, accumulate, rates[i].n, rates[i].skipped}).value_or(right);
-      e.bound.data[i] = 16 * 0x1p-53 * config.lr + recorded * e.value.data[i];
-    }
-    return e;
+  const auto at = [&](std::size_t i) {
+    return At{config, accumulate, rates[i].n, rates[i].skipped, recorded};
   };
-  std::vector<double> found;
-  for (const RecordedRate& rate : rates) {
-    found.push_back(rate.rate);
-  }
-  std::vector<Candidate> candidates;
-  for (const RateRule& rule : rules()) {
-    candidates.push_back({rule.law, [&](std::size_t) {
-                            return std::optional(
-                                expected([&](const At& at) { return other_rate(rule, at); }));
-                          }});
-  }
-  return name_values(found, expected([](const At& at) { return rate_of(at, at.n); }), candidates);
+  const auto part = [&](std::size_t i) {
+    const double right = learning_rate(config, rates[i].n);
+    return FoundPart{{rates[i].rate}, one_number(right, at(i).bound(right))};
+  };
+  return name_parts(rules(), {rates.size(), part}, at);
 }
 
 }  // namespace oracles

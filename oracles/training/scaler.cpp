@@ -9,8 +9,7 @@ namespace oracles {
 namespace {
 
 // The right numbers; a law changes some.
-struct ScaleRule {
-  Law law = {};
+struct ScaleTerms {
   double start = 0;      // 0: as given
   double backoff = 0.5;  // after a step that overflowed
   double growth = 2;     // after `interval` steps
@@ -23,15 +22,53 @@ struct ScaleRule {
   bool keeps_count = false;        // the row is not begun anew after a doubling
 };
 
-std::vector<ScaleRule> make_rules() {
-  std::vector<ScaleRule> rules;
+LossScale after(const ScaleTerms& rule, LossScale s, bool finite) {
+  if (!finite) {
+    return {std::max(rule.least, s.scale * rule.backoff), rule.counts_overflowed ? s.taken : 0};
+  }
+  ++s.taken;
+  if (s.taken >= rule.interval) {
+    s.scale = std::min(rule.most, s.scale * rule.growth);
+    s.taken = rule.keeps_count ? s.taken : 0;
+  }
+  return s;
+}
+
+// Where a run begins, and which of its steps have a finite norm.
+struct Course {
+  const LossScale& first;
+  const std::vector<bool>& finite;
+};
+using Rule = WrongLaw<Course>;
+
+// Two numbers a step: the scale, and 1 where the step is taken.
+Expected steps_of(const ScaleTerms& rule, const Course& of) {
+  const auto count = static_cast<std::int64_t>(of.finite.size());
+  Expected e{zeros({count, 2}), zeros({count, 2})};
+  LossScale state = of.first;
+  state.scale = rule.start > 0 ? rule.start : state.scale;
+  bool before = true;
+  for (std::size_t i = 0; i < of.finite.size(); ++i) {
+    const bool now = of.finite[i];
+    const bool taken = rule.skips_next ? before : now || rule.takes_overflowed;
+    e.value.data[2 * i] = state.scale;
+    e.value.data[2 * i + 1] = taken ? 1 : 0;
+    state = after(rule, state, now);
+    before = now;
+  }
+  return e;
+}
+
+std::vector<Rule> make_rules() {
+  std::vector<Rule> rules;
   const auto add = [&](std::string_view name, std::string_view about, auto change) {
-    ScaleRule rule;
-    rule.law = {name, about};
-    change(rule);
-    rules.push_back(rule);
+    rules.push_back({{name, about}, [change](const Course& of, std::size_t) {
+                       ScaleTerms terms;
+                       change(terms);
+                       return steps_of(terms, of);
+                     }});
   };
-  using R = ScaleRule&;
+  using R = ScaleTerms&;
   add("scale_not_halved", "an overflow leaves the scale", [](R r) { r.backoff = 1; });
   add("scale_quartered", "an overflow divides the scale by 4", [](R r) { r.backoff = 0.25; });
   add("scale_by_tenth", "an overflow divides the scale by 10", [](R r) { r.backoff = 0.1; });
@@ -73,47 +110,9 @@ std::vector<ScaleRule> make_rules() {
   return rules;
 }
 
-const std::vector<ScaleRule>& rules() {
-  static const std::vector<ScaleRule> kRules = make_rules();
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> kRules = make_rules();
   return kRules;
-}
-
-LossScale after(const ScaleRule& rule, LossScale s, bool finite) {
-  if (!finite) {
-    return {std::max(rule.least, s.scale * rule.backoff), rule.counts_overflowed ? s.taken : 0};
-  }
-  ++s.taken;
-  if (s.taken >= rule.interval) {
-    s.scale = std::min(rule.most, s.scale * rule.growth);
-    s.taken = rule.keeps_count ? s.taken : 0;
-  }
-  return s;
-}
-
-std::vector<ScaleStep> course(const ScaleRule& rule,
-                              const LossScale& first,
-                              const std::vector<bool>& finite) {
-  LossScale state = first;
-  state.scale = rule.start > 0 ? rule.start : state.scale;
-  std::vector<ScaleStep> steps;
-  bool before = true;
-  for (const bool now : finite) {
-    const bool taken = rule.skips_next ? before : now || rule.takes_overflowed;
-    steps.push_back({now, state.scale, taken});
-    state = after(rule, state, now);
-    before = now;
-  }
-  return steps;
-}
-
-Expected expected_of(const std::vector<ScaleStep>& steps) {
-  const auto count = static_cast<std::int64_t>(steps.size());
-  Expected e{zeros({count, 2}), zeros({count, 2})};
-  for (std::int64_t i = 0; i < count; ++i) {
-    e.value.data[2 * i] = steps[i].scale;
-    e.value.data[2 * i + 1] = steps[i].taken ? 1 : 0;
-  }
-  return e;
 }
 
 }  // namespace
@@ -130,25 +129,28 @@ std::span<const Law> scale_laws() {
 std::vector<ScaleStep> scales_under(std::string_view law,
                                     const LossScale& first,
                                     const std::vector<bool>& finite) {
-  return course(law == "right" ? ScaleRule{} : rule_named(rules(), law), first, finite);
+  const Course of{first, finite};
+  const std::vector<double> numbers =
+      (law == "right" ? steps_of({}, of) : given_by(rules(), law, of).value()).value.data;
+  std::vector<ScaleStep> steps;
+  for (std::size_t i = 0; i < finite.size(); ++i) {
+    steps.push_back({finite[i], numbers[2 * i], numbers[2 * i + 1] == 1});
+  }
+  return steps;
 }
 
 Naming name_scales(const LossScale& first, std::span<const ScaleStep> steps) {
   std::vector<bool> finite;
+  std::vector<double> found;
   for (const ScaleStep& step : steps) {
     finite.push_back(step.finite);
+    found.insert(found.end(), {step.scale, step.taken ? 1.0 : 0.0});
   }
-  const Expected found = expected_of({steps.begin(), steps.end()});
-  std::vector<Candidate> candidates;
-  for (const ScaleRule& rule : rules()) {
-    candidates.push_back({rule.law, [&](std::size_t) {
-                            return std::optional(expected_of(course(rule, first, finite)));
-                          }});
-  }
-  Naming naming = name_values(found.value.data, expected_of(course({}, first, finite)), candidates);
+  const Course of{first, finite};
+  const auto part = [&](std::size_t) { return FoundPart{found, steps_of({}, of)}; };
   // The course of a law has no parts: one that gives the wrong steps alone is another law.
-  std::erase_if(naming.fitting, [](const LawFit& law) { return law.share < 1; });
-  return naming;
+  return name_parts(
+      rules(), {.count = 1, .part = part, .together = 0}, [&](std::size_t) { return of; });
 }
 
 }  // namespace oracles

@@ -1,8 +1,9 @@
 #include "oracles/training/shares.h"
 
-#include <cmath>
 #include <numeric>
 #include <vector>
+
+#include "oracles/expected.h"
 
 namespace oracles {
 namespace {
@@ -14,50 +15,47 @@ double real(std::int64_t count) {
 struct At {
   const DataConfig& config;
   TokenCounts tokens;
+
+  [[nodiscard]] bool has_micros() const { return config.accumulate > 1; }
+  [[nodiscard]] bool has_uneven_micros() const { return config.ragged && has_micros(); }
+  [[nodiscard]] bool has_uneven_ranks() const { return config.ragged && config.world > 1; }
+  [[nodiscard]] double right() const {
+    return real(tokens.own * config.world) / real(tokens.of_step);
+  }
+  [[nodiscard]] double bound(double share) const { return 0x1p-20 * share; }
 };
 
-struct ShareRule {
-  Law law;
-  bool (*has_meaning)(const At& at);
-  double (*share)(const At& at);
-};
-
-bool with_micros(const At& at) {
-  return at.config.accumulate > 1;
-}
-bool with_uneven_micros(const At& at) {
-  return at.config.ragged && at.config.accumulate > 1;
-}
-bool with_uneven_ranks(const At& at) {
-  return at.config.ragged && at.config.world > 1;
+std::optional<double> where(bool has_meaning, double share) {
+  return has_meaning ? std::optional(share) : std::nullopt;
 }
 
-double right_share(const At& at) {
-  return real(at.tokens.own * at.config.world) / real(at.tokens.of_step);
-}
-
-const std::vector<ShareRule>& rules() {
-  static const std::vector<ShareRule> kRules{
+const std::vector<WrongLaw<At>>& rules() {
+  static const std::vector<WrongLaw<At>> kRules{
       {{"loss_not_divided", "the losses of the micro-batches are added up, not averaged"},
-       with_micros,
-       [](const At& at) { return right_share(at) * real(at.config.accumulate); }},
+       [](const At& at) {
+         return where(at.has_micros(), at.right() * real(at.config.accumulate));
+       }},
       {{"loss_divided_twice", "the loss is divided by the number of micro-batches twice"},
-       with_micros,
-       [](const At& at) { return right_share(at) / real(at.config.accumulate); }},
+       [](const At& at) {
+         return where(at.has_micros(), at.right() / real(at.config.accumulate));
+       }},
       {{"mean_of_micro_means",
         "the means of a rank's micro-batches are averaged, though their tokens differ"},
-       with_uneven_micros,
        [](const At& at) {
-         return real(at.tokens.of_rank * at.config.world) /
-                (real(at.tokens.of_step) * real(at.config.accumulate));
+         return where(at.has_uneven_micros(),
+                      real(at.tokens.of_rank * at.config.world) /
+                          (real(at.tokens.of_step) * real(at.config.accumulate)));
        }},
       {{"mean_of_rank_means", "the means of the ranks are averaged, though their tokens differ"},
-       with_uneven_ranks,
-       [](const At& at) { return real(at.tokens.own) / real(at.tokens.of_rank); }},
+       [](const At& at) {
+         return where(at.has_uneven_ranks(), real(at.tokens.own) / real(at.tokens.of_rank));
+       }},
       {{"mean_of_means",
         "the means of all micro-batches of all ranks are averaged, though their tokens differ"},
-       [](const At& at) { return with_uneven_micros(at) && with_uneven_ranks(at); },
-       [](const At& at) { return 1 / real(at.config.accumulate); }}};
+       [](const At& at) {
+         return where(at.has_uneven_micros() && at.has_uneven_ranks(),
+                      1 / real(at.config.accumulate));
+       }}};
   return kRules;
 }
 
@@ -81,7 +79,7 @@ TokenCounts token_counts(const DataConfig& config, const BatchPlace& place) {
 }
 
 double share_of(const DataConfig& config, const BatchPlace& place) {
-  return right_share({config, token_counts(config, place)});
+  return At{config, token_counts(config, place)}.right();
 }
 
 std::span<const Law> share_laws() {
@@ -92,21 +90,12 @@ std::span<const Law> share_laws() {
 std::optional<double> share_under(std::string_view law,
                                   const DataConfig& config,
                                   const BatchPlace& place) {
-  const ShareRule& rule = rule_named(rules(), law);
-  const At at{config, token_counts(config, place)};
-  return rule.has_meaning(at) ? std::optional(rule.share(at)) : std::nullopt;
+  return number_given_by(rules(), law, {config, token_counts(config, place)});
 }
 
 Naming name_share(double found, const DataConfig& config, const BatchPlace& place) {
   const At at{config, token_counts(config, place)};
-  Naming naming;
-  for (const ShareRule& rule : rules()) {
-    if (!rule.has_meaning(at)) continue;
-    const double wanted = rule.share(at);
-    if (std::abs(found - wanted) <= 0x1p-20 * wanted)
-      naming.fitting.push_back({rule.law, {}, 1, {}});
-  }
-  return naming;
+  return name_number(rules(), at, found, at.right());
 }
 
 }  // namespace oracles

@@ -36,196 +36,128 @@ UpdateFacts facts_of(const UpdateRecord& record,
       squares += block[i] * block[i];
     }
   }
-  return {settings, context, std::sqrt(squares) / context.loss_scale};
+  return {record, settings, context, std::sqrt(squares) / context.loss_scale};
 }
 
-std::optional<UpdateTerms> terms_under(const UpdateRule& rule, const UpdateFacts& facts) {
-  UpdateTerms terms = right_terms(facts.settings);
-  if (!rule.change(facts, terms)) {
-    return std::nullopt;
-  }
-  return terms;
-}
-
-// Some elements of a parameter, by value: the wrong ones first.
-struct Sample {
-  std::vector<double> p, m, v, gradient, p_after, m_after, v_after;
-  std::int64_t wrong = 0;
-  std::int64_t spread = 0;
-  double elements_of_one = 1;  // elements of the parameter for each that is spread
-
-  Sample(const UpdateRecord& record, const std::vector<std::int64_t>& wrong_ones) {
-    std::vector<std::int64_t> places = wrong_ones;
-    wrong = static_cast<std::int64_t>(places.size());
-    spread = std::min(kSpread, record.p_before.size());
-    for (std::int64_t i = 0; i < spread; ++i) {
-      places.push_back(i * record.p_before.size() / spread);
+std::int64_t place_of_largest(const Numbers& numbers) {
+  std::int64_t place = 0;
+  double largest = -1;
+  std::vector<double> block(static_cast<std::size_t>(kUpdateBlock));
+  for (std::int64_t begin = 0; begin < numbers.size(); begin += kUpdateBlock) {
+    const std::int64_t count = std::min(kUpdateBlock, numbers.size() - begin);
+    numbers.part(begin, count).copy_to(block.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (std::abs(block[static_cast<std::size_t>(i)]) > largest) {
+        largest = std::abs(block[static_cast<std::size_t>(i)]);
+        place = begin + i;
+      }
     }
-    // A law that cuts numbers off differs in the largest ones alone.
-    if (spread < record.p_before.size()) places.back() = place_of_largest(record.gradient);
-    elements_of_one = static_cast<double>(record.p_before.size()) / static_cast<double>(spread);
-    gather(record.p_before, places, p);
-    gather(record.m_before, places, m);
-    gather(record.v_before, places, v);
-    gather(record.gradient, places, gradient);
-    gather(record.p_after, places, p_after);
-    gather(record.m_after, places, m_after);
-    gather(record.v_after, places, v_after);
   }
+  return place;
+}
 
-  [[nodiscard]] UpdateRecord record() const {
-    const auto view = [](const std::vector<double>& values) { return Numbers::of(values); };
-    return {
-        "", view(p), view(m), view(v), view(gradient), view(p_after), view(m_after), view(v_after)};
+// The wrong elements that a judgement lists, and others, spread evenly.
+std::vector<std::int64_t> places_of(const UpdateRecord& record, const UpdateJudgement& judgement) {
+  const std::int64_t size = record.p_before.size();
+  const std::int64_t spread = std::min(kSpread, size);
+  std::vector<std::int64_t> places = judgement.wrong;
+  for (std::int64_t i = 0; i < spread; ++i) {
+    // A law that cuts numbers off differs in the largest ones alone.
+    const bool last = i + 1 == spread && spread < size;
+    const std::int64_t place = last ? place_of_largest(record.gradient) : i * size / spread;
+    if (!std::binary_search(judgement.wrong.begin(), judgement.wrong.end(), place)) {
+      places.push_back(place);
+    }
   }
+  return places;
+}
+
+// Some elements of a wrong parameter, by value.
+class Sample {
+ public:
+  Sample(const UpdateRecord& record,
+         const UpdateJudgement& judgement,
+         const UpdateSettings& settings,
+         const UpdateContext& context)
+      : facts(facts_of(record, settings, context)) {
+    const std::vector<std::int64_t> places = places_of(record, judgement);
+    UpdateRecord& own = facts.record;
+    for (Numbers* const of : {&own.p_before,
+                              &own.m_before,
+                              &own.v_before,
+                              &own.gradient,
+                              &own.p_after,
+                              &own.m_after,
+                              &own.v_after}) {
+      std::vector<double>& some = numbers_.emplace_back();
+      for (std::size_t i = 0; i < places.size() && !of->empty(); ++i) {
+        some.push_back((*of)[places[i]]);
+      }
+      *of = Numbers::of(some);
+    }
+    part.right = updated(own, right_terms(settings));
+    const auto wrong = std::max({judgement.p.wrong, judgement.m.wrong, judgement.v.wrong});
+    count(static_cast<double>(wrong), static_cast<double>(record.p_before.size()));
+  }
+  Sample(Sample&&) = default;  // a copy would refer to the other's numbers
+
+  UpdateFacts facts;
+  FoundPart part;  // p, m and v after the step
 
  private:
-  static std::int64_t place_of_largest(const Numbers& numbers) {
-    std::int64_t place = 0;
-    double largest = -1;
-    std::vector<double> block(static_cast<std::size_t>(kUpdateBlock));
-    for (std::int64_t begin = 0; begin < numbers.size(); begin += kUpdateBlock) {
-      const std::int64_t count = std::min(kUpdateBlock, numbers.size() - begin);
-      numbers.part(begin, count).copy_to(block.data());
-      for (std::int64_t i = 0; i < count; ++i) {
-        if (std::abs(block[static_cast<std::size_t>(i)]) > largest) {
-          largest = std::abs(block[static_cast<std::size_t>(i)]);
-          place = begin + i;
+  // Elements in all, and wrong ones.
+  void count(double wrong, double all) {
+    const UpdateRecord& own = facts.record;
+    std::vector<bool> is_wrong_one;
+    for (std::int64_t i = 0; i < own.p_after.size(); ++i) {
+      bool any = false;
+      for (const Numbers* const of : {&own.p_after, &own.m_after, &own.v_after}) {
+        const std::size_t at = part.found.size();
+        part.found.push_back(of->empty() ? 0 : (*of)[i]);
+        part.stands_for.push_back(of->empty() ? 0 : 1);
+        any =
+            any || (!of->empty() &&
+                    is_wrong(part.found[at], part.right.value.data[at], part.right.bound.data[at]));
+      }
+      is_wrong_one.push_back(any);
+    }
+    const auto sampled =
+        static_cast<double>(std::count(is_wrong_one.begin(), is_wrong_one.end(), true));
+    const double spread = std::min(static_cast<double>(kSpread), all);
+    for (std::size_t at = 0; at < part.stands_for.size(); ++at) {
+      part.stands_for[at] *= is_wrong_one[at / 3] ? wrong / sampled : all / spread;
+    }
+  }
+
+  std::vector<std::vector<double>> numbers_;
+};
+
+constexpr Number kNarrow[] = {Number::bf16, Number::f16};
+
+// The right numbers with the digits of a narrow type: those of p, or of m and v.
+UpdateRule kept_narrow(const Law& law, bool of_p) {
+  return {
+      law,
+      [of_p](const UpdateFacts& f, std::size_t form) {
+        const Number number = kNarrow[form];
+        Expected e = updated(f.record, right_terms(f.settings));
+        const Numbers* const after[] = {&f.record.p_after, &f.record.m_after, &f.record.v_after};
+        for (std::size_t i = 0; i < e.value.data.size(); ++i) {
+          const Numbers& of = *after[i % 3];
+          if (of.empty() || (i % 3 == 0) != of_p) continue;
+          const double found = of[static_cast<std::int64_t>(i / 3)];
+          if (found != rounded(found, number)) continue;
+          e.bound.data[i] += unit_roundoff(number) * std::abs(e.value.data[i]) + spacing(0, number);
         }
-      }
-    }
-    return place;
-  }
-
-  static void gather(const Numbers& from,
-                     const std::vector<std::int64_t>& places,
-                     std::vector<double>& to) {
-    if (from.empty()) {
-      return;
-    }
-    for (const std::int64_t place : places) {
-      to.push_back(from[place]);
-    }
-  }
-};
-
-// Whether element i of the sample is as predicted, in all that is on record.
-bool as_predicted(const Sample& sample, const UpdatePrediction& by, std::size_t i) {
-  return !is_wrong(sample.p_after[i], by.p[i], by.p_bound[i]) &&
-         (sample.m_after.empty() || !is_wrong(sample.m_after[i], by.m[i], by.m_bound[i])) &&
-         (sample.v_after.empty() || !is_wrong(sample.v_after[i], by.v[i], by.v_bound[i]));
-}
-
-struct WrongParameter {
-  UpdateFacts facts;
-  Sample sample;
-  double wrong = 0;                   // elements in all
-  std::vector<bool> right_of_spread;  // which of those that are spread the right law gives
-};
-
-WrongParameter wrong_parameter(const UpdateRecord& record,
-                               const UpdateJudgement& judgement,
-                               const UpdateSettings& settings,
-                               const UpdateContext& context) {
-  WrongParameter p{facts_of(record, settings, context), {record, judgement.wrong}, 0, {}};
-  p.wrong =
-      static_cast<double>(std::max({judgement.p.wrong, judgement.m.wrong, judgement.v.wrong}));
-  const UpdatePrediction right = predicted_by(p.sample.record(), right_terms(settings));
-  for (std::int64_t i = 0; i < p.sample.spread; ++i) {
-    p.right_of_spread.push_back(
-        as_predicted(p.sample, right, static_cast<std::size_t>(p.sample.wrong + i)));
-  }
-  return p;
-}
-
-// Elements that the law would make wrong and that are right; none where it misses a wrong one.
-std::optional<double> contradicted(const UpdateRule& rule, const WrongParameter& p) {
-  const std::optional<UpdateTerms> terms = terms_under(rule, p.facts);
-  if (!terms) {
-    return std::nullopt;
-  }
-  const UpdatePrediction by = predicted_by(p.sample.record(), *terms);
-  for (std::int64_t i = 0; i < p.sample.wrong; ++i) {
-    if (!as_predicted(p.sample, by, static_cast<std::size_t>(i))) {
-      return std::nullopt;
-    }
-  }
-  double count = 0;
-  for (std::int64_t i = 0; i < p.sample.spread; ++i) {
-    const bool given = as_predicted(p.sample, by, static_cast<std::size_t>(p.sample.wrong + i));
-    if (!given) {
-      if (!p.right_of_spread[static_cast<std::size_t>(i)]) {
-        return std::nullopt;  // wrong under both
-      }
-      count += p.sample.elements_of_one;
-    }
-  }
-  return count;
-}
-
-std::optional<LawFit> fit(const UpdateRule& rule, const std::vector<WrongParameter>& parameters) {
-  LawFit found{rule.law, {}, 1, {}};
-  double wrong = 0;
-  double right = 0;
-  for (const WrongParameter& parameter : parameters) {
-    const std::optional<double> here = contradicted(rule, parameter);
-    if (!here) {
-      return std::nullopt;
-    }
-    found.misfit.judged += parameter.sample.wrong;
-    wrong += parameter.wrong;
-    right += *here;
-  }
-  found.share = wrong / (wrong + right);
-  return found;
-}
-
-// Every wrong number of these is the right one, rounded to a narrow type.
-bool kept_in(Number number, const WrongParameter& p, bool of_p) {
-  const UpdatePrediction by = predicted_by(p.sample.record(), right_terms(p.facts.settings));
-  const auto kept = [&](const std::vector<double>& found,
-                        const std::vector<double>& value,
-                        const std::vector<double>& bound) {
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const double room =
-          bound[i] + unit_roundoff(number) * std::abs(value[i]) + spacing(0, number);
-      if (is_wrong(found[i], value[i], bound[i]) &&
-          (found[i] != rounded(found[i], number) || is_wrong(found[i], value[i], room))) {
-        return false;
-      }
-    }
-    return true;
-  };
-  const auto right = [&](const std::vector<double>& found,
-                         const std::vector<double>& value,
-                         const std::vector<double>& bound) {
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (is_wrong(found[i], value[i], bound[i])) {
-        return false;
-      }
-    }
-    return true;
-  };
-  const Sample& s = p.sample;
-  return of_p ? kept(s.p_after, by.p, by.p_bound) && right(s.m_after, by.m, by.m_bound) &&
-                    right(s.v_after, by.v, by.v_bound)
-              : right(s.p_after, by.p, by.p_bound) && kept(s.m_after, by.m, by.m_bound) &&
-                    kept(s.v_after, by.v, by.v_bound);
-}
-
-void add_kept_narrow(const std::vector<WrongParameter>& wrong, std::vector<LawFit>& fitting) {
-  constexpr Law kOfP{"p_kept_narrow", "p is kept with fewer digits than its type has"};
-  constexpr Law kOfMoments{"moments_kept_narrow", "m and v are kept with fewer digits"};
-  for (const bool of_p : {true, false}) {
-    for (const Number number : {Number::bf16, Number::f16}) {
-      if (std::all_of(wrong.begin(), wrong.end(), [&](const WrongParameter& p) {
-            return kept_in(number, p, of_p);
-          })) {
-        fitting.push_back(
-            {of_p ? kOfP : kOfMoments, {}, 1, std::string(number_name(number)) + " digits"});
-      }
-    }
-  }
+        return e;
+      },
+      [](const UpdateFacts&) {
+        std::vector<std::string> names;
+        for (const Number number : kNarrow) {
+          names.push_back(std::string(number_name(number)) + " digits");
+        }
+        return names;
+      }};
 }
 
 }  // namespace
@@ -239,36 +171,52 @@ std::optional<UpdatePrediction> update_under(std::string_view law,
                                              const UpdateRecord& record,
                                              const UpdateSettings& settings,
                                              const UpdateContext& context) {
-  const auto terms = terms_under(rule_named(rules(), law), facts_of(record, settings, context));
-  return terms ? std::optional(predicted_by(record, *terms)) : std::nullopt;
+  const auto given = given_by(rules(), law, facts_of(record, settings, context));
+  if (!given) return std::nullopt;
+  UpdatePrediction by;
+  for (std::size_t i = 0; i < given->value.data.size(); i += 3) {
+    const double* const value = given->value.data.data() + i;
+    const double* const bound = given->bound.data.data() + i;
+    by.p.push_back(value[0]);
+    by.m.push_back(value[1]);
+    by.v.push_back(value[2]);
+    by.p_bound.push_back(bound[0]);
+    by.m_bound.push_back(bound[1]);
+    by.v_bound.push_back(bound[2]);
+  }
+  return by;
 }
 
 Naming name_updates(std::span<const UpdateRecord> records,
                     std::span<const UpdateJudgement> judgements,
                     const UpdateSettings& settings,
                     const UpdateContext& context) {
-  Naming naming;
-  std::vector<WrongParameter> wrong;
+  static const std::vector<UpdateRule> kAll = [] {
+    std::vector<UpdateRule> all = rules();
+    all.push_back(kept_narrow({.name = "p_kept_narrow",
+                               .about = "p is kept with fewer digits than its type has",
+                               .last = true},
+                              true));
+    all.push_back(kept_narrow({.name = "moments_kept_narrow",
+                               .about = "m and v are kept with fewer digits",
+                               .last = true},
+                              false));
+    return all;
+  }();
+  Misfit right;
+  std::vector<Sample> wrong;
   for (std::size_t i = 0; i < records.size(); ++i) {
     for (const Misfit* const misfit : {&judgements[i].m, &judgements[i].v, &judgements[i].p}) {
-      naming.right.add(*misfit, naming.right.judged);
+      right.add(*misfit, right.judged);
     }
-    if (!judgements[i].fits()) {
-      wrong.push_back(wrong_parameter(records[i], judgements[i], settings, context));
-    }
+    if (!judgements[i].fits()) wrong.emplace_back(records[i], judgements[i], settings, context);
   }
-  if (wrong.empty()) {
-    return naming;
-  }
-  for (const UpdateRule& rule : rules()) {
-    if (auto found = fit(rule, wrong)) {
-      naming.fitting.push_back(std::move(*found));
-    }
-  }
-  keep_the_strongest(naming.fitting);
-  if (naming.fitting.empty()) {
-    add_kept_narrow(wrong, naming.fitting);
-  }
+  const auto part = [&](std::size_t i) { return wrong[i].part; };
+  // An element is explained by its p, m and v.
+  Naming naming = name_parts(kAll,
+                             {.count = wrong.size(), .part = part, .together = 3},
+                             [&](std::size_t i) -> const UpdateFacts& { return wrong[i].facts; });
+  naming.right = right;
   return naming;
 }
 

@@ -170,8 +170,9 @@ Expected given_as(std::vector<double> values, std::vector<double> bounds) {
 
 Naming named_by(const Expected& candidate) {
   const std::vector<double> found = {7.0, 2.0};
-  const Candidate one{{"law", "some law"}, [=](std::size_t) { return candidate; }};
-  return name_values(found, given_as({1.0, 2.0}, {0.1, 0.1}), std::span(&one, 1));
+  const std::vector<WrongLaw<Expected>> one{
+      {{"law", "some law"}, [](const Expected& e, std::size_t) { return std::optional(e); }}};
+  return name_values(one, candidate, found, given_as({1.0, 2.0}, {0.1, 0.1}));
 }
 
 TEST(NameValues, ACandidateThatGivesTheWrongNumberIsNamed) {

@@ -60,8 +60,10 @@ class Candidates {
     }
   }
   void add_one(const std::string& op, const oracles::Law& law, const Tensor& end) {
-    candidates_.push_back(
-        {law, [this, end](std::size_t) { return within_ceiling(end, model_); }, op});
+    laws_.emplace_back(
+        law,
+        [end](const ModelRows& model, std::size_t) { return within_ceiling(end, model); },
+        [op](const ModelRows&) { return std::vector{op}; });
   }
 
   // The stage that all fitting laws belong to; `otherwise` where they do not agree or none fits.
@@ -69,7 +71,7 @@ class Candidates {
                   const Expected& right,
                   int layer,
                   const std::string& otherwise) const {
-    oracles::Naming naming = oracles::name_values(found.data, right, candidates_);
+    oracles::Naming naming = oracles::name_values(laws_, model_, found.data, right);
     std::set<std::string> ops;
     for (const oracles::LawFit& fit : naming.fitting) ops.insert(fit.detail);
     oracles::merge_forms(naming.fitting);
@@ -86,7 +88,7 @@ class Candidates {
 
  private:
   const ModelRows& model_;
-  std::vector<oracles::Candidate> candidates_;
+  std::vector<oracles::WrongLaw<ModelRows>> laws_;
 };
 
 class Forward {
