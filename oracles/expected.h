@@ -76,7 +76,7 @@ struct FoundPart {
 struct FoundParts {
   std::size_t count = 0;
   std::function<FoundPart(std::size_t part)> part;
-  // A law that gives a wrong number gives all of so many numbers in a row; 0: all of the part.
+  // So many numbers in a row belong together: a law that gives a wrong one gives all of them. 0: all of the part do.
   std::size_t together = 1;
   int threads = 1;  // 0: all the hardware has
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -72,6 +73,14 @@ const auto& rule_named(const Rules& rules, std::string_view law) {
     if (rule.law.name == law) return rule;
   }
   throw std::invalid_argument("no law of this library is called " + std::string(law));
+}
+
+// Several lists of rules as one.
+template <typename Rule>
+std::vector<Rule> joined(std::initializer_list<std::vector<Rule>> lists) {
+  std::vector<Rule> all;
+  for (const std::vector<Rule>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
 }
 
 // Forms of one law (another weight, another share) that fit equally become one fit that names them all:

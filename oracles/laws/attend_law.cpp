@@ -50,16 +50,16 @@ void leave_out_others(const KeyList& keys, std::int64_t count, std::vector<doubl
   }
 }
 
-bool has_own_banks(const AttendLaw& law) {
-  return !law.rotated_keys || law.value_shift != 0 || law.keys_of || law.values_of;
+bool has_own_banks(const AttendTerms& terms) {
+  return !terms.rotated_keys || terms.value_shift != 0 || terms.keys_of || terms.values_of;
 }
 
 // [B,G,h,R,D]; empty where they are the right ones.
-Tensor other_queries(const Stages& in, const AttendLaw& law) {
-  if (!law.rotated_queries) {
+Tensor other_queries(const Stages& in, const AttendTerms& terms) {
+  if (!terms.rotated_queries) {
     return unrotated_queries(in);
   }
-  if (law.query_head == nullptr) {
+  if (terms.query_head == nullptr) {
     return {};
   }
   const Tensor& q = in.input(Stage::q);
@@ -69,7 +69,7 @@ Tensor other_queries(const Stages& in, const AttendLaw& law) {
   for (std::int64_t head = 0; head < q.shape[0] * heads; ++head) {
     const std::int64_t own = head % heads;
     const std::int64_t from =
-        law.query_head(in.config(), own / in.sizes().heads, own % in.sizes().heads);
+        terms.query_head(in.config(), own / in.sizes().heads, own % in.sizes().heads);
     std::copy_n(
         q.data.begin() + (head - own + from) * size, size, other.data.begin() + head * size);
   }
@@ -99,20 +99,20 @@ KeyList all_but(const KeyList& keys, std::int64_t count) {
   return rest;
 }
 
-AttendUnder::AttendUnder(const Stages& in, Branch branch, const AttendLaw& law)
+AttendUnder::AttendUnder(const Stages& in, Branch branch, const AttendTerms& terms)
     : in_(in),
       branch_(branch),
-      law_(law),
-      other_q_(other_queries(in, law)),
+      terms_(terms),
+      other_q_(other_queries(in, terms)),
       q_(other_q_.data.empty() ? in.input(Stage::q) : other_q_),
-      banks_(has_own_banks(law) ? other_banks_ : in.banks(branch)) {
+      banks_(has_own_banks(terms) ? other_banks_ : in.banks(branch)) {
   if (branch == Branch::sel) {
     (void)in.attended();  // computed before threads ask for it
   }
-  if (has_own_banks(law)) {
-    other_k_ = law.rotated_keys ? in.input(key_stage(law.keys_of.value_or(branch)))
-                                : unrotated_keys(in, key_stage(branch));
-    other_v_ = shifted(in.input(value_stage(law.values_of.value_or(branch))), law.value_shift);
+  if (has_own_banks(terms)) {
+    other_k_ = terms.rotated_keys ? in.input(key_stage(terms.keys_of.value_or(branch)))
+                                  : unrotated_keys(in, key_stage(branch));
+    other_v_ = shifted(in.input(value_stage(terms.values_of.value_or(branch))), terms.value_shift);
     other_banks_ = key_banks(other_k_, other_v_);
   }
 }
@@ -129,27 +129,27 @@ KeyList AttendUnder::probabilities(std::int64_t group,
                                    std::int64_t row,
                                    std::vector<double>& p_hK) const {
   const Query query = in_.query(branch_, group, row);
-  const KeyList listed = law_.keys(query);
-  const KeyList keys = law_.masked_late ? first_keys(query.key_count) : listed;
+  const KeyList listed = terms_.keys(query);
+  const KeyList keys = terms_.masked_late ? first_keys(query.key_count) : listed;
   const std::int64_t heads = in_.sizes().heads;
   const View q_hD = head_rows(q_, group, row);
-  if (listed.empty() || (law_.left_out != nullptr && law_.left_out(query))) {
+  if (listed.empty() || (terms_.left_out != nullptr && terms_.left_out(query))) {
     p_hK.clear();
     return {};
   }
-  if (law_.key_group == nullptr) {
+  if (terms_.key_group == nullptr) {
     scaled_logits(banks_[group], keys, q_hD, p_hK);
   } else {
     p_hK.clear();
     std::vector<double> s_K;
     for (std::int64_t head = 0; head < heads; ++head) {
-      scaled_logits(bank(law_.key_group, group, head), keys, one_head(q_hD, head), s_K);
+      scaled_logits(bank(terms_.key_group, group, head), keys, one_head(q_hD, head), s_K);
       p_hK.insert(p_hK.end(), s_K.begin(), s_K.end());
     }
   }
   change_logits(query, keys, p_hK);
   softmax_rows(p_hK, heads);
-  if (law_.masked_late) {
+  if (terms_.masked_late) {
     leave_out_others(listed, query.key_count, p_hK);
   }
   return keys;
@@ -159,20 +159,20 @@ KeyList AttendUnder::probabilities(std::int64_t group,
 void AttendUnder::change_logits(const Query& query,
                                 const KeyList& keys,
                                 std::vector<double>& s_hK) const {
-  if (law_.factor != nullptr) {
-    const double factor = law_.factor(in_.config());
+  if (terms_.factor != nullptr) {
+    const double factor = terms_.factor(in_.config());
     for (double& logit : s_hK) {
       logit *= factor;
     }
   }
-  if (!law_.sentinel && law_.times == nullptr) {
+  if (!terms_.sentinel && terms_.times == nullptr) {
     return;
   }
   const KeyList right = visible_keys(query);
   const std::int64_t count = key_count(keys);
   for_each_key(keys, [&](std::int64_t place, std::int64_t key) {
-    const bool hidden = law_.sentinel && !is_listed(right, key);
-    const std::int64_t times = law_.times == nullptr ? 1 : law_.times(query, key);
+    const bool hidden = terms_.sentinel && !is_listed(right, key);
+    const std::int64_t times = terms_.times == nullptr ? 1 : terms_.times(query, key);
     for (auto at = static_cast<std::size_t>(place); at < s_hK.size();
          at += static_cast<std::size_t>(count)) {
       s_hK[at] = hidden ? kSentinel : s_hK[at] + std::log(static_cast<double>(times));
@@ -186,14 +186,14 @@ Tensor AttendUnder::output() const {
       in_.sizes(), in_.layer().threads, [&](std::int64_t group, std::int64_t row, auto& p_hK) {
         const KeyList keys = probabilities(group, row, p_hK);
         const MutableView o_hV = head_rows(out, group, row);
-        if (law_.value_group == nullptr) {
+        if (terms_.value_group == nullptr) {
           weighted_values(banks_[group], keys, p_hK, o_hV);
           return;
         }
         const auto count = static_cast<std::ptrdiff_t>(key_count(keys));
         for (std::int64_t head = 0; head < in_.sizes().heads; ++head) {
           const auto begin = p_hK.begin() + head * count;
-          weighted_values(bank(law_.value_group, group, head),
+          weighted_values(bank(terms_.value_group, group, head),
                           keys,
                           {begin, begin + count},
                           {o_hV.data + head * o_hV.row_step, 1, o_hV.columns, o_hV.row_step});

@@ -15,7 +15,7 @@ namespace oracles {
 using GroupOf = std::int64_t (*)(const AttentionConfig&, std::int64_t g, std::int64_t i);
 
 // Right where nothing else is said.
-struct AttendLaw {
+struct AttendTerms {
   KeyList (*keys)(const Query&) = visible_keys;
   // Keys that are listed, but not by the right law, have the logit -10000.
   bool sentinel = false;
@@ -44,7 +44,7 @@ struct AttendLaw {
 class AttendUnder {
  public:
   // Refers to its arguments.
-  AttendUnder(const Stages& in, Branch branch, const AttendLaw& law);
+  AttendUnder(const Stages& in, Branch branch, const AttendTerms& terms);
 
   // p_hK over the keys returned.
   KeyList probabilities(std::int64_t group, std::int64_t row, std::vector<double>& p_hK) const;
@@ -57,7 +57,7 @@ class AttendUnder {
 
   const Stages& in_;
   Branch branch_;
-  const AttendLaw& law_;
+  const AttendTerms& terms_;
   Tensor other_q_;  // where queries are not rotated, or those of other heads
   Tensor other_k_;  // where other keys or values than the branch's own are attended
   Tensor other_v_;

@@ -157,12 +157,12 @@ KeyList seen_up_to(const Query& query, std::int64_t length, std::int64_t last) {
 StageLaw attend_law(std::string_view name,
                     std::vector<Stage> stages,
                     std::string_view about,
-                    const AttendLaw& law,
+                    const AttendTerms& terms,
                     std::function<bool(const Stages&, Stage)> makes_sense = {}) {
   return {{name, about},
           std::move(stages),
-          [law](const Stages& in, Stage stage) {
-            return AttendUnder(in, branch_of(stage), law).output();
+          [terms](const Stages& in, Stage stage) {
+            return AttendUnder(in, branch_of(stage), terms).output();
           },
           std::move(makes_sense)};
 }
@@ -330,61 +330,62 @@ std::vector<StageLaw> operand_laws() {
 
 }  // namespace
 
-std::vector<ProbabilityLaw> visibility_laws() {
-  return {{"seen_one_late",
-           "a query sees compressed tokens with i*d + l - 1 < t: each one token too late",
-           {.keys = [](const Query& q) { return seen_up_to(q, q.config.l, q.t - 1); }}},
-          {"seen_one_early",
-           "a query sees compressed tokens with i*d + l - 1 <= t + 1: each one token too early",
-           {.keys = [](const Query& q) { return seen_up_to(q, q.config.l, q.t + 1); }}},
-          {"seen_when_begun",
-           "a query sees compressed tokens with i*d <= t: those that have begun",
-           {.keys = [](const Query& q) { return seen_up_to(q, 1, q.t); }},
-           [](const Stages& in, Stage) { return in.config().l > 1; }},
-          {"last_window_unseen",
-           "a query does not see the last of its compressed tokens",
-           {.keys = [](const Query& q) { return compressed_keys(q, 0, -1); }}},
-          {"first_window_unseen",
-           "a query does not see the first compressed token",
-           {.keys = [](const Query& q) { return compressed_keys(q, 1, 0); }}},
-          {"next_window_seen",
-           "a query sees the compressed token after its last one too",
-           {.keys = [](const Query& q) { return compressed_keys(q, 0, 1); }}},
-          {"first_row_zero",
-           "the first row that sees a compressed token is left zero",
-           {.left_out = [](const Query& q) { return q.t == q.config.l - 1; }}}};
+std::vector<StageLaw> visibility_laws(MakeLaw make) {
+  return {make("seen_one_late",
+               "a query sees compressed tokens with i*d + l - 1 < t: each one token too late",
+               {.keys = [](const Query& q) { return seen_up_to(q, q.config.l, q.t - 1); }}),
+          make("seen_one_early",
+               "a query sees compressed tokens with i*d + l - 1 <= t + 1: each one token too early",
+               {.keys = [](const Query& q) { return seen_up_to(q, q.config.l, q.t + 1); }}),
+          where(make("seen_when_begun",
+                     "a query sees compressed tokens with i*d <= t: those that have begun",
+                     {.keys = [](const Query& q) { return seen_up_to(q, 1, q.t); }}),
+                [](const Stages& in, Stage) { return in.config().l > 1; }),
+          make("last_window_unseen",
+               "a query does not see the last of its compressed tokens",
+               {.keys = [](const Query& q) { return compressed_keys(q, 0, -1); }}),
+          make("first_window_unseen",
+               "a query does not see the first compressed token",
+               {.keys = [](const Query& q) { return compressed_keys(q, 1, 0); }}),
+          make("next_window_seen",
+               "a query sees the compressed token after its last one too",
+               {.keys = [](const Query& q) { return compressed_keys(q, 0, 1); }}),
+          make("first_row_zero",
+               "the first row that sees a compressed token is left zero",
+               {.left_out = [](const Query& q) { return q.t == q.config.l - 1; }})};
 }
 
-std::vector<ProbabilityLaw> softmax_laws() {
+std::vector<StageLaw> softmax_laws(MakeLaw make) {
   using Config = AttentionConfig;
-  return {{"normalised_over_all",
+  return {
+      make("normalised_over_all",
            "softmax over every key of the branch, masked afterwards",
-           {.masked_late = true}},
-          {"finite_sentinel",
+           {.masked_late = true}),
+      make("finite_sentinel",
            "masked keys too, with the logit -10000",
-           {.keys = every_key, .sentinel = true}},
-          {"scale_missing", "logits q.k", {.factor = [](const Config& c) { return root(c.d_k); }}},
-          {"scale_twice",
+           {.keys = every_key, .sentinel = true}),
+      make("scale_missing", "logits q.k", {.factor = [](const Config& c) { return root(c.d_k); }}),
+      make("scale_twice",
            "logits q.k / d_k",
-           {.factor = [](const Config& c) { return 1 / root(c.d_k); }}},
-          {"scale_of_values",
-           "logits q.k / sqrt(d_v)",
-           {.factor = [](const Config& c) { return root(c.d_k) / root(c.d_v); }},
-           [](const Stages& in, Stage) { return in.config().d_k != in.config().d_v; }},
-          {"scale_of_all_heads",
-           "logits q.k / sqrt(H * d_k)",
-           {.factor = [](const Config& c) { return 1 / root(c.n_heads); }},
-           [](const Stages& in, Stage) { return in.config().n_heads > 1; }},
-          {"base_two",
+           {.factor = [](const Config& c) { return 1 / root(c.d_k); }}),
+      where(make("scale_of_values",
+                 "logits q.k / sqrt(d_v)",
+                 {.factor = [](const Config& c) { return root(c.d_k) / root(c.d_v); }}),
+            [](const Stages& in, Stage) { return in.config().d_k != in.config().d_v; }),
+      where(make("scale_of_all_heads",
+                 "logits q.k / sqrt(H * d_k)",
+                 {.factor = [](const Config& c) { return 1 / root(c.n_heads); }}),
+            [](const Stages& in, Stage) { return in.config().n_heads > 1; }),
+      make("base_two",
            "powers of 2 in place of e, without the factor log2 e",
-           {.factor = [](const Config&) { return std::log(2.0); }}},
-          {"base_two_factor_left",
+           {.factor = [](const Config&) { return std::log(2.0); }}),
+      make("base_two_factor_left",
            "powers of e of logits that have the factor log2 e",
-           {.factor = [](const Config&) { return 1 / std::log(2.0); }}},
-          {"queries_unrotated", "queries not rotated", {.rotated_queries = false}}};
+           {.factor = [](const Config&) { return 1 / std::log(2.0); }}),
+      make("queries_unrotated", "queries not rotated", {.rotated_queries = false})};
 }
 
-std::vector<ProbabilityLaw> group_laws() {
+std::vector<StageLaw> group_laws(MakeLaw make) {
   // The group that head i of g meets, `by` groups further on.
   static constexpr std::array<std::pair<const char*, GroupOf>, 7> kShifts{
       {{"next_groups_keys", [](const auto& c, auto g, auto) { return (g + 1) % c.n_kv_groups; }},
@@ -395,39 +396,36 @@ std::vector<ProbabilityLaw> group_laws() {
        {"groups_shifted_by_6", [](const auto& c, auto g, auto) { return (g + 6) % c.n_kv_groups; }},
        {"groups_shifted_by_7",
         [](const auto& c, auto g, auto) { return (g + 7) % c.n_kv_groups; }}}};
-  std::vector<ProbabilityLaw> laws;
+  std::vector<StageLaw> laws;
   for (std::size_t i = 0; i < kShifts.size(); ++i) {
     const auto by = static_cast<std::int64_t>(i + 1);
-    laws.push_back({kShifts[i].first,
-                    by == 1 ? "keys and values of group g + 1, of the first for the last"
-                            : "keys and values of another group",
-                    {.key_group = kShifts[i].second, .value_group = kShifts[i].second},
-                    [by](const Stages& in, Stage) { return by < in.config().n_kv_groups; }});
+    laws.push_back(where(make(kShifts[i].first,
+                              by == 1 ? "keys and values of group g + 1, of the first for the last"
+                                      : "keys and values of another group",
+                              {.key_group = kShifts[i].second, .value_group = kShifts[i].second}),
+                         [by](const Stages& in, Stage) { return by < in.config().n_kv_groups; }));
   }
-  laws.push_back({"heads_interleaved",
-                  "keys and values of group hq mod G",
-                  {.key_group = interleaved, .value_group = interleaved},
-                  has_groups_of_heads});
+  laws.push_back(where(make("heads_interleaved",
+                            "keys and values of group hq mod G",
+                            {.key_group = interleaved, .value_group = interleaved}),
+                       has_groups_of_heads));
   return laws;
 }
 
 std::vector<StageLaw> attend_laws() {
-  std::vector<StageLaw> laws = key_laws();
-  for (const ProbabilityLaw& law : visibility_laws()) {
-    laws.push_back(attend_law(law.name, {o_cmp}, law.about, law.law, law.makes_sense));
-  }
-  for (const auto family : {softmax_laws, group_laws}) {
-    for (const ProbabilityLaw& law : family()) {
-      laws.push_back(
-          attend_law(law.name, {o_cmp, o_sel, o_win}, law.about, law.law, law.makes_sense));
-    }
-  }
-  for (const auto family : {operand_laws, head_laws}) {
-    for (StageLaw& law : family()) {
-      laws.push_back(std::move(law));
-    }
-  }
-  return laws;
+  const auto of_compressed =
+      [](std::string_view name, std::string_view about, const AttendTerms& terms) {
+        return attend_law(name, {o_cmp}, about, terms);
+      };
+  const auto of_all = [](std::string_view name, std::string_view about, const AttendTerms& terms) {
+    return attend_law(name, {o_cmp, o_sel, o_win}, about, terms);
+  };
+  return joined({key_laws(),
+                 visibility_laws(of_compressed),
+                 softmax_laws(of_all),
+                 group_laws(of_all),
+                 operand_laws(),
+                 head_laws()});
 }
 
 }  // namespace oracles

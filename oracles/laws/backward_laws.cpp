@@ -13,7 +13,7 @@ namespace {
 using KeyLists = std::function<std::vector<KeyList>(std::int64_t group, std::int64_t row)>;
 
 // Right where nothing else is said.
-struct RowLaw {
+struct RowTerms {
   double deltas = 1;  // how often the softmax's mean, sum p dp, is subtracted
   double factor = 1;  // of the gradients of the logits
   KeyLists lists = {};
@@ -37,10 +37,10 @@ std::vector<double> log_sums(const std::vector<double>& s_hK, std::int64_t heads
 // One query's step under a law.
 class WrongRow {
  public:
-  WrongRow(const Stages& forward, Branch branch, const RowLaw& law)
+  WrongRow(const Stages& forward, Branch branch, const RowTerms& terms)
       : forward_(forward),
         branch_(branch),
-        law_(law),
+        terms_(terms),
         banks_(forward.banks(branch)),
         q_(forward.input(Stage::q)) {
     if (branch == Branch::sel) {
@@ -69,7 +69,8 @@ class WrongRow {
     });
     to_logit_gradients(deltas, bank.d_k(), work);
     add_query_gradients(bank, keys, work.ds_hK, gradients.dq_hD);
-    for (const KeyList& list : law_.lists ? law_.lists(group, row) : std::vector<KeyList>{keys}) {
+    for (const KeyList& list :
+         terms_.lists ? terms_.lists(group, row) : std::vector<KeyList>{keys}) {
       scaled_logits(bank, list, q_hD, work.p_hK);
       value_products(bank, list, do_hV, work.ds_hK);
       to_probabilities(sums, work.p_hK);
@@ -98,23 +99,23 @@ class WrongRow {
   void to_logit_gradients(const std::vector<double>& deltas,
                           std::int64_t d_k,
                           AttendWork& work) const {
-    const double factor = law_.factor / std::sqrt(static_cast<double>(d_k));
+    const double factor = terms_.factor / std::sqrt(static_cast<double>(d_k));
     for_each(
         work.p_hK, static_cast<std::int64_t>(deltas.size()), [&](std::size_t h, std::size_t i) {
-          work.ds_hK[i] = factor * work.p_hK[i] * (work.ds_hK[i] - law_.deltas * deltas[h]);
+          work.ds_hK[i] = factor * work.p_hK[i] * (work.ds_hK[i] - terms_.deltas * deltas[h]);
         });
   }
 
   const Stages& forward_;
   Branch branch_;
-  RowLaw law_;
+  RowTerms terms_;
   const std::vector<KeyBank>& banks_;
   const Tensor& q_;
 };
 
-BranchGradients through_law(const Backward& backward, Branch branch, const RowLaw& law) {
+BranchGradients through_law(const Backward& backward, Branch branch, const RowTerms& terms) {
   return backward.through(
-      branch, backward.of_output(branch), WrongRow(backward.forward(), branch, law));
+      branch, backward.of_output(branch), WrongRow(backward.forward(), branch, terms));
 }
 
 // ---- the lists of blocks, of all queries --------------------------------------------------------
@@ -185,11 +186,11 @@ KeyLists picked_lists(const Stages& in,
 
 // ---- laws ---------------------------------------------------------------------------------------
 
-BackwardLaw softmax_law(std::string_view name, std::string_view about, const RowLaw& law) {
+BackwardLaw softmax_law(std::string_view name, std::string_view about, const RowTerms& terms) {
   return {{name, about},
           {Branch::cmp, Branch::sel, Branch::win},
-          [law](const Backward& backward, Branch branch) {
-            return through_law(backward, branch, law);
+          [terms](const Backward& backward, Branch branch) {
+            return through_law(backward, branch, terms);
           }};
 }
 

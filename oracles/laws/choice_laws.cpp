@@ -229,10 +229,7 @@ std::vector<StageLaw> choice_laws() {
                  "a block forced both at the start and at the end is listed twice",
                  forced_listed_twice,
                  [](const Stages& in, Stage) { return in.config().init_blocks > 0; })};
-  for (StageLaw& law : order_laws()) {
-    laws.push_back(std::move(law));
-  }
-  return laws;
+  return joined({laws, order_laws()});
 }
 
 }  // namespace oracles

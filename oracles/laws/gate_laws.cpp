@@ -306,12 +306,7 @@ std::vector<StageLaw> gate_laws() {
          [order](const Stages& in, Stage stage) { return reordered(in.right(stage), order.order); },
          {}});
   }
-  for (const auto family : {function_laws, head_laws}) {
-    for (StageLaw& law : family()) {
-      laws.push_back(std::move(law));
-    }
-  }
-  return laws;
+  return joined({laws, function_laws(), head_laws()});
 }
 
 }  // namespace oracles

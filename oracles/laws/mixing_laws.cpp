@@ -163,10 +163,7 @@ std::vector<StageLaw> mixing_laws() {
       return reordered(gate, order.order);
     }));
   }
-  for (StageLaw& law : head_order_laws()) {
-    laws.push_back(std::move(law));
-  }
-  return laws;
+  return joined({laws, head_order_laws()});
 }
 
 std::vector<StageLaw> layout_laws() {

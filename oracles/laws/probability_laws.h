@@ -2,23 +2,21 @@
 // Internal to the library.
 #pragma once
 
-#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "oracles/laws/attend_law.h"
+#include "oracles/laws/stage_laws.h"
 
 namespace oracles {
 
-struct ProbabilityLaw {
-  std::string_view name;
-  std::string_view about;
-  AttendLaw law;
-  std::function<bool(const Stages&, Stage)> makes_sense = {};  // empty: for every layer
-};
+// Makes the law of such probabilities; right where the terms say nothing else.
+using MakeLaw = StageLaw (*)(std::string_view name,
+                             std::string_view about,
+                             const AttendTerms& terms);
 
-std::vector<ProbabilityLaw> visibility_laws();  // which compressed tokens a query sees
-std::vector<ProbabilityLaw> softmax_laws();     // scale, sentinel, mask after the softmax
-std::vector<ProbabilityLaw> group_laws();       // whose keys
+std::vector<StageLaw> visibility_laws(MakeLaw make);  // which compressed tokens a query sees
+std::vector<StageLaw> softmax_laws(MakeLaw make);     // scale, sentinel, mask after the softmax
+std::vector<StageLaw> group_laws(MakeLaw make);       // whose keys
 
 }  // namespace oracles

@@ -262,10 +262,7 @@ std::vector<StageLaw> rotation_laws() {
                {right_angle, Pairing::neighbours, Table::of_pairs, [](double value) {
                   return rounded(value, Number::bf16);
                 }})};
-  for (StageLaw& law : frequency_laws()) {
-    laws.push_back(std::move(law));
-  }
-  return laws;
+  return joined({laws, frequency_laws()});
 }
 
 std::vector<StageLaw> projection_laws() {

@@ -22,26 +22,26 @@ double right_weight(const AttentionConfig& c, std::int64_t i, std::int64_t j) {
 enum class Heads { summed, averaged, first };
 
 // How p_grp is made; right where nothing else is said.
-struct ScoreLaw {
-  AttendLaw probabilities = {};
+struct ScoreTerms {
+  AttendTerms probabilities = {};
   Weight weight = right_weight;
   Heads heads = Heads::summed;
 };
 
-Tensor scores_under(const Stages& in, const ScoreLaw& law) {
+Tensor scores_under(const Stages& in, const ScoreTerms& terms) {
   const AttentionConfig& c = in.config();
   const Sizes& n = in.sizes();
-  const AttendUnder attend(in, Branch::cmp, law.probabilities);
+  const AttendUnder attend(in, Branch::cmp, terms.probabilities);
   Tensor scores = zeros(in.shape_of(Stage::p_grp));
   const std::int64_t blocks = scores.shape.back();
   std::vector<double> map_CN;
   for (std::int64_t i = 0; i < c.compressed_count(n.length); ++i) {
     for (std::int64_t j = 0; j < blocks; ++j) {
-      map_CN.push_back(law.weight(c, i, j));
+      map_CN.push_back(terms.weight(c, i, j));
     }
   }
-  const std::int64_t heads = law.heads == Heads::first ? 1 : n.heads;
-  const double share = law.heads == Heads::averaged ? 1 / static_cast<double>(n.heads) : 1;
+  const std::int64_t heads = terms.heads == Heads::first ? 1 : n.heads;
+  const double share = terms.heads == Heads::averaged ? 1 / static_cast<double>(n.heads) : 1;
   for_each_row(n, in.layer().threads, [&](std::int64_t group, std::int64_t row, auto& p_hK) {
     const KeyList keys = attend.probabilities(group, row, p_hK);
     double* const scores_N = scores.data.data() + (group * n.rows + row) * blocks;
@@ -62,12 +62,12 @@ Tensor scores_under(const Stages& in, const ScoreLaw& law) {
 // For stage blocks the right choice from such scores.
 StageLaw score_law(std::string_view name,
                    std::string_view about,
-                   const ScoreLaw& law,
+                   const ScoreTerms& terms,
                    std::function<bool(const Stages&, Stage)> makes_sense = {}) {
   return {{name, about},
           {Stage::p_grp, Stage::blocks},
-          [law](const Stages& in, Stage stage) {
-            Tensor scores = scores_under(in, law);
+          [terms](const Stages& in, Stage stage) {
+            Tensor scores = scores_under(in, terms);
             return stage == Stage::p_grp ? scores : chosen_blocks(in, scores, usual_choice);
           },
           std::move(makes_sense)};
@@ -162,25 +162,27 @@ std::vector<StageLaw> map_laws() {
 }  // namespace
 
 std::vector<StageLaw> score_laws() {
-  std::vector<StageLaw> laws = map_laws();
-  laws.push_back(score_law(
-      "no_mask",
-      "every compressed token is seen, future ones too",
-      {.probabilities = {.keys = [](const Query& query) { return first_keys(query.key_count); }}}));
-  for (const auto family : {visibility_laws, softmax_laws, group_laws}) {
-    for (const ProbabilityLaw& law : family()) {
-      laws.push_back(score_law(law.name, law.about, {law.law}, law.makes_sense));
-      // A first row has forced blocks alone, and a sentinel shows in no row with a candidate.
-      if (law.law.sentinel || law.law.left_out != nullptr) {
-        laws.back() = of_scores_only(laws.back());
-      }
-    }
-  }
-  laws.push_back(of_scores_only(score_law(
-      "heads_averaged", "mean over the heads", {.heads = Heads::averaged}, has_heads_in_groups)));
-  laws.push_back(score_law(
-      "first_head_only", "the first head's alone", {.heads = Heads::first}, has_heads_in_groups));
-  return laws;
+  const auto of_keys = [](std::string_view name, std::string_view about, const AttendTerms& terms) {
+    StageLaw law = score_law(name, about, {terms});
+    // A first row has forced blocks alone, and a sentinel shows in no row with a candidate.
+    const bool keeps_order = terms.sentinel || terms.left_out != nullptr;
+    return keeps_order ? of_scores_only(std::move(law)) : law;
+  };
+  const auto no_mask = [](const Query& query) { return first_keys(query.key_count); };
+  return joined(
+      {map_laws(),
+       {of_keys("no_mask", "every compressed token is seen, future ones too", {.keys = no_mask})},
+       visibility_laws(of_keys),
+       softmax_laws(of_keys),
+       group_laws(of_keys),
+       {of_scores_only(score_law("heads_averaged",
+                                 "mean over the heads",
+                                 {.heads = Heads::averaged},
+                                 has_heads_in_groups)),
+        score_law("first_head_only",
+                  "the first head's alone",
+                  {.heads = Heads::first},
+                  has_heads_in_groups)}});
 }
 
 }  // namespace oracles

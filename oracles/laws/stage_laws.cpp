@@ -1,7 +1,6 @@
 #include "oracles/laws/stage_laws.h"
 
 #include <algorithm>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -10,22 +9,15 @@
 namespace oracles {
 
 std::span<const StageLaw> stage_laws() {
-  static const std::vector<StageLaw> kLaws = [] {
-    std::vector<StageLaw> all;
-    for (const auto family : {projection_laws,
-                              rotation_laws,
-                              compression_laws,
-                              score_laws,
-                              choice_laws,
-                              attend_laws,
-                              gate_laws,
-                              mixing_laws,
-                              layout_laws}) {
-      std::vector<StageLaw> laws = family();
-      std::move(laws.begin(), laws.end(), std::back_inserter(all));
-    }
-    return all;
-  }();
+  static const std::vector<StageLaw> kLaws = joined({projection_laws(),
+                                                     rotation_laws(),
+                                                     compression_laws(),
+                                                     score_laws(),
+                                                     choice_laws(),
+                                                     attend_laws(),
+                                                     gate_laws(),
+                                                     mixing_laws(),
+                                                     layout_laws()});
   return kLaws;
 }
 

@@ -51,16 +51,15 @@ using In = const EmbeddingInputs&;
 template <typename Index>
 Rule at_index(std::string_view name, std::string_view about, Index index) {
   return {{name, about}, [index](In in, std::size_t) {
-            return std::optional(
-                gathered(in, in.table, 1, [&](std::int64_t row) { return index(in, row); }));
+            return gathered(in, in.table, 1, [&](std::int64_t row) { return index(in, row); });
           }};
 }
 
 Rule scaled(std::string_view name, std::string_view about, double power) {
   return {{name, about}, [power](In in, std::size_t) {
             const double scale = std::pow(static_cast<double>(in.table.columns), power);
-            return std::optional(gathered(
-                in, in.table, scale, [&](std::int64_t row) { return in.tokens.data[row]; }));
+            return gathered(
+                in, in.table, scale, [&](std::int64_t row) { return in.tokens.data[row]; });
           }};
 }
 
@@ -232,34 +231,34 @@ Expected mean_of_tokens(Back in) {
 const std::vector<BackRule>& back_rules() {
   static const std::vector<BackRule> kRules{
       {{"embed_gradient_last_alone", "a token's last row in the place of the sum of all"},
-       [](Back in, std::size_t) { return std::optional(of_chosen(in, true)); }},
+       [](Back in, std::size_t) { return of_chosen(in, true); }},
       {{"embed_gradient_first_alone", "a token's first row in the place of the sum of all"},
-       [](Back in, std::size_t) { return std::optional(of_chosen(in, false)); }},
+       [](Back in, std::size_t) { return of_chosen(in, false); }},
       {{"embed_gradient_mean", "the mean of a token's rows in the place of their sum"},
-       [](Back in, std::size_t) { return std::optional(mean_of_tokens(in)); }},
+       [](Back in, std::size_t) { return mean_of_tokens(in); }},
       {{"embed_gradient_next_row", "added to the row of token + 1"},
        [](Back in, std::size_t) {
-         return std::optional(scattered(
-             in, [&](std::int64_t r) { return (in.tokens.data[r] + 1) % in.vocab_size; }, kAlways));
+         return scattered(
+             in, [&](std::int64_t r) { return (in.tokens.data[r] + 1) % in.vocab_size; }, kAlways);
        }},
       {{"embed_gradient_of_targets", "added to the row of the next token of the text"},
        [](Back in, std::size_t) {
          const std::int64_t length = in.tokens.shape[1];
-         return std::optional(scattered(
+         return scattered(
              in,
              [&](std::int64_t r) {
                return r % length + 1 == length ? std::int64_t{-1} : in.tokens.data[r + 1];
              },
-             kAlways));
+             kAlways);
        }},
       {{"embed_gradient_padding", "token 0 gets no gradient"},
        [](Back in, std::size_t) {
-         return std::optional(scattered(
+         return scattered(
              in,
              [&](std::int64_t r) {
                return in.tokens.data[r] == 0 ? std::int64_t{-1} : in.tokens.data[r];
              },
-             kAlways));
+             kAlways);
        }},
       {{"embed_gradient_without_head", "a tied head's part is missing"},
        [](Back in, std::size_t) -> std::optional<Expected> {
@@ -280,7 +279,7 @@ const std::vector<BackRule>& back_rules() {
        }},
       {{"embed_gradient_zero", "zeros"}, [](Back in, std::size_t) {
          const Shape shape{in.vocab_size, in.dx.columns};
-         return std::optional(Expected{zeros(shape), zeros(shape)});
+         return Expected{zeros(shape), zeros(shape)};
        }}};
   return kRules;
 }

@@ -33,7 +33,7 @@ Rule scaled(std::string_view name, std::string_view about, double power) {
               e.value.data[i] *= scale;
               e.bound.data[i] *= scale;
             }
-            return std::optional(e);
+            return e;
           }};
 }
 
@@ -49,9 +49,7 @@ const std::vector<Rule>& head_rules() {
          return logits_of(in, in.x, in.table);
        }},
       {{"head_of_other_input", "the logits of another tensor"},
-       [](In in, std::size_t choice) {
-         return std::optional(logits_of(in, in.others[choice].rows, in.head));
-       },
+       [](In in, std::size_t choice) { return logits_of(in, in.others[choice].rows, in.head); },
        [](In in) {
          std::vector<std::string> names;
          for (const NamedRows& other : in.others) {
@@ -63,7 +61,7 @@ const std::vector<Rule>& head_rules() {
       scaled("head_times_root_width", "multiplied by sqrt(E)", 0.5),
       {{"head_capped", "c tanh(logit / c)"},
        [](In in, std::size_t choice) {
-         return std::optional(capped(logits_of(in, in.x, in.head), kCaps[choice], in.rounding));
+         return capped(logits_of(in, in.x, in.head), kCaps[choice], in.rounding);
        },
        [](In) {
          return std::vector<std::string>{"c = 30", "c = 50", "c = 15"};
@@ -75,7 +73,7 @@ const std::vector<Rule>& head_rules() {
        }},
       {{"head_zero", "zeros"}, [](In in, std::size_t) {
          const Shape shape{in.x.shape.at(0), in.head.rows};
-         return std::optional(Expected{zeros(shape), zeros(shape)});
+         return Expected{zeros(shape), zeros(shape)};
        }}};
   return kRules;
 }

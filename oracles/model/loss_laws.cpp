@@ -344,7 +344,7 @@ std::vector<Rule> chosen_rules() {
            [](In in, std::size_t choice) {
              LossTerms t;
              t.scale = 1 / kTemperatures[choice];
-             return std::optional(LossOf(in, t).expected());
+             return LossOf(in, t).expected();
            },
            [](In) {
              return std::vector<std::string>{"0.5", "2", "0.1", "10"};
@@ -353,26 +353,20 @@ std::vector<Rule> chosen_rules() {
            [](In in, std::size_t choice) {
              LossTerms t;
              t.smoothing = kSmoothings[choice];
-             return std::optional(LossOf(in, t).expected());
+             return LossOf(in, t).expected();
            },
            [](In) {
              return std::vector<std::string>{"0.1", "0.05", "0.01", "0.2"};
            }},
           {{"loss_zero", "the loss is 0"}, [](In in, std::size_t) {
              const Shape shape{1 + static_cast<std::int64_t>(in.rows.size()) * in.logits.columns};
-             return std::optional(Expected{zeros(shape), zeros(shape)});
+             return Expected{zeros(shape), zeros(shape)};
            }}};
 }
 
 const std::vector<Rule>& loss_rules() {
-  static const std::vector<Rule> kRules = [] {
-    std::vector<Rule> rules = position_rules();
-    append(rules, mask_rules());
-    append(rules, document_rules());
-    append(rules, softmax_rules());
-    append(rules, chosen_rules());
-    return rules;
-  }();
+  static const std::vector<Rule> kRules =
+      joined({position_rules(), mask_rules(), document_rules(), softmax_rules(), chosen_rules()});
   return kRules;
 }
 

@@ -95,15 +95,15 @@ using Rule = WrongLaw<MlpInputs>;
 std::vector<Rule> forward_of_activation() {
   return {{{"mlp_other_activation", "another function in the place of silu"},
            [](const MlpInputs& in, std::size_t choice) {
-             return std::optional(mlp_with(
-                 in.x, in.weights, activations()[choice].activation, in.rounding, in.threads));
+             return mlp_with(
+                 in.x, in.weights, activations()[choice].activation, in.rounding, in.threads);
            },
            [](const MlpInputs&) { return activation_names(); }},
           {{"mlp_silu_last", "silu after fc2 in the place of between"},
            [](const MlpInputs& in, std::size_t) {
              const Expected y =
                  mlp_with(in.x, in.weights, activations()[4].activation, in.rounding, in.threads);
-             return std::optional(activated(y, silu_activation(), in.rounding));
+             return activated(y, silu_activation(), in.rounding);
            }},
           {{"mlp_hidden_cut", "the last hidden numbers are left out"},
            [](const MlpInputs& in, std::size_t choice) {
@@ -111,8 +111,7 @@ std::vector<Rule> forward_of_activation() {
              const std::int64_t cut = choice == 0 ? 1 : hidden >> (4 - choice);
              std::vector<double> kept(static_cast<std::size_t>(hidden), 1.0);
              std::fill(kept.end() - cut, kept.end(), 0.0);
-             return std::optional(
-                 mlp_with(in.x, in.weights, silu_activation(), in.rounding, in.threads, kept));
+             return mlp_with(in.x, in.weights, silu_activation(), in.rounding, in.threads, kept);
            },
            [](const MlpInputs& in) {
              const std::vector<std::string> names{"the last", "an eighth", "a quarter", "a half"};
@@ -151,29 +150,24 @@ std::vector<Rule> forward_of_weights() {
        }},
       {{"mlp_of_other_input", "the mlp of another tensor"},
        [](const MlpInputs& in, std::size_t choice) {
-         return std::optional(mlp_with(
-             in.other_inputs[choice].rows, in.weights, silu_activation(), in.rounding, in.threads));
+         return mlp_with(
+             in.other_inputs[choice].rows, in.weights, silu_activation(), in.rounding, in.threads);
        },
        [](const MlpInputs& in) { return names_of(in.other_inputs); }},
       {{"mlp_of_other_weights", "the weights of another block"},
        [](const MlpInputs& in, std::size_t choice) {
-         return std::optional(
-             mlp_with(in.x, in.other_weights[choice], silu_activation(), in.rounding, in.threads));
+         return mlp_with(
+             in.x, in.other_weights[choice], silu_activation(), in.rounding, in.threads);
        },
        [](const MlpInputs& in) { return names_of(in.other_weights); }},
       {{"mlp_zero", "the mlp gives zeros"},
-       [](const MlpInputs& in, std::size_t) { return std::optional(nothing(in.x)); }},
-      {{"mlp_skipped", "the mlp gives what it is given"}, [](const MlpInputs& in, std::size_t) {
-         return std::optional(rounded_once(in.x, in.rounding.stored));
-       }}};
+       [](const MlpInputs& in, std::size_t) { return nothing(in.x); }},
+      {{"mlp_skipped", "the mlp gives what it is given"},
+       [](const MlpInputs& in, std::size_t) { return rounded_once(in.x, in.rounding.stored); }}};
 }
 
 const std::vector<Rule>& forward_rules() {
-  static const std::vector<Rule> kRules = [] {
-    std::vector<Rule> rules = forward_of_activation();
-    append(rules, forward_of_weights());
-    return rules;
-  }();
+  static const std::vector<Rule> kRules = joined({forward_of_activation(), forward_of_weights()});
   return kRules;
 }
 
@@ -188,36 +182,36 @@ const std::vector<GradientRule>& gradient_rules() {
   static const std::vector<GradientRule> kRules{
       {{"mlp_gradient_other_activation", "the derivative of another function than silu"},
        [](In in, std::size_t choice) {
-         return std::optional(gradient_with(in, activations()[choice].activation));
+         return gradient_with(in, activations()[choice].activation);
        },
        [](In) { return activation_names(); }},
       {{"mlp_gradient_sigmoid_alone", "sigmoid(z) in the place of silu's derivative"},
        [](In in, std::size_t) {
-         return std::optional(gradient_with(in, {sigmoid, sigmoid}));
+         return gradient_with(in, {sigmoid, sigmoid});
        }},
       {{"mlp_gradient_at_result", "silu's derivative at silu(z), not at z"},
        [](In in, std::size_t) {
-         return std::optional(gradient_with(in,
-                                            {[](double z) { return silu(z); },
-                                             [](double z) { return silu_derivative(silu(z)); }}));
+         return gradient_with(
+             in,
+             {[](double z) { return silu(z); }, [](double z) { return silu_derivative(silu(z)); }});
        }},
       {{"mlp_gradient_of_value", "silu(z) in the place of its derivative"},
        [](In in, std::size_t) {
          const auto value = [](double z) { return silu(z); };
-         return std::optional(gradient_with(in, {value, value}));
+         return gradient_with(in, {value, value});
        }},
       {{"mlp_gradient_of_other_input", "the gradient at another tensor"},
        [](In in, std::size_t choice) {
          MlpInputs other = in.forward;
          other.x = in.forward.other_inputs[choice].rows;
-         return std::optional(expected_mlp_gradient(other, in.dy));
+         return expected_mlp_gradient(other, in.dy);
        },
        [](In in) { return names_of(in.forward.other_inputs); }},
       {{"mlp_gradient_of_other_weights", "the gradient through the weights of another block"},
        [](In in, std::size_t choice) {
          MlpInputs other = in.forward;
          other.weights = in.forward.other_weights[choice];
-         return std::optional(expected_mlp_gradient(other, in.dy));
+         return expected_mlp_gradient(other, in.dy);
        },
        [](In in) { return names_of(in.forward.other_weights); }},
       {{"mlp_gradient_weights_exchanged", "fc2 and fc1 exchanged on the way back, transposed"},
@@ -235,10 +229,9 @@ const std::vector<GradientRule>& gradient_rules() {
          return expected_linear(du, f.weights.fc2, false, f.rounding, f.threads);
        }},
       {{"mlp_gradient_zero", "no gradient passes the mlp"},
-       [](In in, std::size_t) { return std::optional(nothing(in.dy)); }},
-      {{"mlp_gradient_passed_on", "the gradient goes past the mlp"}, [](In in, std::size_t) {
-         return std::optional(rounded_once(in.dy, in.forward.rounding.stored));
-       }}};
+       [](In in, std::size_t) { return nothing(in.dy); }},
+      {{"mlp_gradient_passed_on", "the gradient goes past the mlp"},
+       [](In in, std::size_t) { return rounded_once(in.dy, in.forward.rounding.stored); }}};
   return kRules;
 }
 

@@ -80,7 +80,7 @@ Rule changed(std::string_view name, std::string_view about, void (*change)(NormT
   return {{name, about}, [change](const NormInputs& in, std::size_t) {
             NormTerms terms;
             change(terms);
-            return std::optional(norm_under(in.x, in.gain, in.rounding, terms));
+            return norm_under(in.x, in.gain, in.rounding, terms);
           }};
 }
 
@@ -146,18 +146,16 @@ const std::vector<Rule>& forward_rules() {
     std::vector<Rule> rules = term_rules();
     rules.push_back({{"rms_of_other_input", "the norm of another tensor"},
                      [](const NormInputs& in, std::size_t choice) {
-                       return std::optional(
-                           expected_norm(in.other_inputs[choice].rows, in.gain, in.rounding));
+                       return expected_norm(in.other_inputs[choice].rows, in.gain, in.rounding);
                      },
                      [](const NormInputs& in) { return names_of(in.other_inputs); }});
     rules.push_back({{"rms_of_other_gain", "the gain of another norm"},
                      [](const NormInputs& in, std::size_t choice) {
-                       return std::optional(
-                           expected_norm(in.x, in.other_gains[choice].rows, in.rounding));
+                       return expected_norm(in.x, in.other_gains[choice].rows, in.rounding);
                      },
                      [](const NormInputs& in) { return names_of(in.other_gains); }});
     rules.push_back({{"rms_zero", "the norm gives zeros"}, [](const NormInputs& in, std::size_t) {
-                       return std::optional(Expected{zeros(in.x.shape), zeros(in.x.shape)});
+                       return Expected{zeros(in.x.shape), zeros(in.x.shape)};
                      }});
     return rules;
   }();
@@ -204,7 +202,7 @@ Expected gradient_under(const NormGradientInputs& in,
 const std::vector<GradientRule>& gradient_rules() {
   const auto with = [](double own, double pull, bool summed, double gain_power) {
     return [=](const NormGradientInputs& in, std::size_t) {
-      return std::optional(gradient_under(in, own, pull, summed, gain_power));
+      return gradient_under(in, own, pull, summed, gain_power);
     };
   };
   static const std::vector<GradientRule> kRules{
@@ -219,16 +217,16 @@ const std::vector<GradientRule>& gradient_rules() {
       {{"rms_gradient_without_gain", "the gain is left out of the gradient"}, with(1, 1, false, 0)},
       {{"rms_gradient_passed_on", "the gradient goes past the norm"},
        [](const NormGradientInputs& in, std::size_t) {
-         return std::optional(rounded_once(in.dy, in.forward.rounding.stored));
+         return rounded_once(in.dy, in.forward.rounding.stored);
        }},
       {{"rms_gradient_zero", "no gradient passes the norm"},
        [](const NormGradientInputs& in, std::size_t) {
-         return std::optional(Expected{zeros(in.dy.shape), zeros(in.dy.shape)});
+         return Expected{zeros(in.dy.shape), zeros(in.dy.shape)};
        }},
       {{"rms_gradient_of_other_input", "the gradient at another tensor"},
        [](const NormGradientInputs& in, std::size_t choice) {
-         return std::optional(expected_norm_gradient(
-             in.forward.other_inputs[choice].rows, in.forward.gain, in.dy, in.forward.rounding));
+         return expected_norm_gradient(
+             in.forward.other_inputs[choice].rows, in.forward.gain, in.dy, in.forward.rounding);
        },
        [](const NormGradientInputs& in) { return names_of(in.forward.other_inputs); }}};
   return kRules;
@@ -255,13 +253,13 @@ const std::vector<GainRule>& gain_rules() {
         e.value.data[i] *= factor;
         e.bound.data[i] *= std::abs(factor);
       }
-      return std::optional(e);
+      return e;
     };
   };
   static const std::vector<GainRule> kRules{
       {{"gain_gradient_mean", "the mean over rows in the place of the sum"},
        [](const GainInputs& in, std::size_t) {
-         return std::optional(gain_of_rows(in, 0, in.x.rows, 1 / static_cast<double>(in.x.rows)));
+         return gain_of_rows(in, 0, in.x.rows, 1 / static_cast<double>(in.x.rows));
        }},
       {{"gain_gradient_times_gain", "multiplied by the gain once too often"}, times_gain(1)},
       {{"gain_gradient_over_gain", "divided by the gain"}, times_gain(-1)},
@@ -278,12 +276,12 @@ const std::vector<GainRule>& gain_rules() {
          for (std::size_t i = 0; i < e.value.data.size(); ++i) {
            e.bound.data[i] += in.rounding.stored * std::abs(e.value.data[i]);
          }
-         return std::optional(e);
+         return e;
        }},
       {{"gain_gradient_of_one_sequence", "the rows of one sequence only"},
        [](const GainInputs& in, std::size_t choice) {
          const std::int64_t rows = in.x.rows / in.batch;
-         return std::optional(gain_of_rows(in, static_cast<std::int64_t>(choice) * rows, rows, 1));
+         return gain_of_rows(in, static_cast<std::int64_t>(choice) * rows, rows, 1);
        },
        [](const GainInputs& in) {
          std::vector<std::string> names;
@@ -293,7 +291,7 @@ const std::vector<GainRule>& gain_rules() {
          return names;
        }},
       {{"gain_gradient_zero", "zeros"}, [](const GainInputs& in, std::size_t) {
-         return std::optional(Expected{zeros(in.gain.shape), zeros(in.gain.shape)});
+         return Expected{zeros(in.gain.shape), zeros(in.gain.shape)};
        }}};
   return kRules;
 }

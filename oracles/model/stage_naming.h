@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -71,10 +70,5 @@ class StageLibrary {
   Right right_;
   std::vector<Law> laws_;
 };
-
-template <typename T>
-void append(std::vector<T>& to, std::vector<T> from) {
-  std::move(from.begin(), from.end(), std::back_inserter(to));
-}
 
 }  // namespace oracles

@@ -32,9 +32,8 @@ Expected weighted(const ResidualInputs& in, const Tensor& stream, double a, doub
 using Rule = WrongLaw<ResidualInputs>;
 
 Rule sum_of(std::string_view name, std::string_view about, double a, double b) {
-  return {{name, about}, [a, b](const ResidualInputs& in, std::size_t) {
-            return std::optional(weighted(in, in.stream, a, b));
-          }};
+  return {{name, about},
+          [a, b](const ResidualInputs& in, std::size_t) { return weighted(in, in.stream, a, b); }};
 }
 
 std::vector<std::string> other_names(const ResidualInputs& in) {
@@ -61,17 +60,16 @@ const std::vector<Rule>& residual_rules() {
              1 / std::sqrt(2.0)),
       {{"residual_of_other_stream", "another tensor in the place of the stream"},
        [](const ResidualInputs& in, std::size_t choice) {
-         return std::optional(weighted(in, in.others[choice].rows, 1, 1));
+         return weighted(in, in.others[choice].rows, 1, 1);
        },
        other_names},
       {{"residual_other_alone", "another tensor in the place of the sum"},
        [](const ResidualInputs& in, std::size_t choice) {
-         return std::optional(weighted(in, in.others[choice].rows, 1, 0));
+         return weighted(in, in.others[choice].rows, 1, 0);
        },
        other_names},
-      {{"residual_zero", "zeros"}, [](const ResidualInputs& in, std::size_t) {
-         return std::optional(nothing(in.stream.shape));
-       }}};
+      {{"residual_zero", "zeros"},
+       [](const ResidualInputs& in, std::size_t) { return nothing(in.stream.shape); }}};
   return kRules;
 }
 

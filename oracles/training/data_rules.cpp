@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -299,14 +298,8 @@ std::vector<DataRule> window_rules() {
 }  // namespace
 
 const std::vector<DataRule>& data_rules() {
-  static const std::vector<DataRule> kRules = [] {
-    std::vector<DataRule> all;
-    for (const auto part : {place_rules, order_rules, config_rules, source_rules, window_rules}) {
-      std::vector<DataRule> some = part();
-      std::move(some.begin(), some.end(), std::back_inserter(all));
-    }
-    return all;
-  }();
+  static const std::vector<DataRule> kRules =
+      joined({place_rules(), order_rules(), config_rules(), source_rules(), window_rules()});
   return kRules;
 }
 

@@ -48,7 +48,7 @@ std::vector<Rule> place_rules() {
              DropoutPlace place = in.place;
              place.batch.rank = static_cast<std::int64_t>(choice);
              if (place.batch.rank >= in.place.batch.rank) ++place.batch.rank;
-             return std::optional(times(in, factors_at(in, place)));
+             return times(in, factors_at(in, place));
            },
            [](In in) {
              std::vector<std::string> names;
@@ -61,35 +61,30 @@ std::vector<Rule> place_rules() {
            [](In in, std::size_t) {
              DropoutPlace place = in.place;
              ++place.batch.micro;
-             return std::optional(times(in, factors_at(in, place)));
+             return times(in, factors_at(in, place));
            }},
           {{"dropout_of_other_site", "the mask of the block's other half"}, [](In in, std::size_t) {
              DropoutPlace place = in.place;
              place.site = 1 - place.site;
-             return std::optional(times(in, factors_at(in, place)));
+             return times(in, factors_at(in, place));
            }}};
 }
 
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> kRules = [] {
-    std::vector<Rule> all = place_rules();
-    append(all,
-           {{{"dropout_not_scaled", "kept numbers are not divided by 1 - p"},
-             [](In in, std::size_t) { return std::optional(scaled(in, 1 - in.p)); }},
-            {{"dropout_scaled_twice", "kept numbers are divided by 1 - p twice"},
-             [](In in, std::size_t) { return std::optional(scaled(in, 1 / (1 - in.p))); }},
-            {{"dropout_missing", "nothing is dropped"},
-             [](In in, std::size_t) {
-               return std::optional(times(in, filled<double>(in.branch.shape, 1)));
-             }},
-            {{"dropout_missing_scaled", "nothing is dropped, and all is divided by 1 - p"},
-             [](In in, std::size_t) {
-               return std::optional(times(in, filled<double>(in.branch.shape, 1 / (1 - in.p))));
-             }},
-            {{"dropout_zero", "zeros"},
-             [](In in, std::size_t) { return std::optional(times(in, zeros(in.branch.shape))); }}});
-    return all;
-  }();
+  static const std::vector<Rule> kRules =
+      joined({place_rules(),
+              {{{"dropout_not_scaled", "kept numbers are not divided by 1 - p"},
+                [](In in, std::size_t) { return scaled(in, 1 - in.p); }},
+               {{"dropout_scaled_twice", "kept numbers are divided by 1 - p twice"},
+                [](In in, std::size_t) { return scaled(in, 1 / (1 - in.p)); }},
+               {{"dropout_missing", "nothing is dropped"},
+                [](In in, std::size_t) { return times(in, filled<double>(in.branch.shape, 1)); }},
+               {{"dropout_missing_scaled", "nothing is dropped, and all is divided by 1 - p"},
+                [](In in, std::size_t) {
+                  return times(in, filled<double>(in.branch.shape, 1 / (1 - in.p)));
+                }},
+               {{"dropout_zero", "zeros"},
+                [](In in, std::size_t) { return times(in, zeros(in.branch.shape)); }}}});
   return kRules;
 }
 

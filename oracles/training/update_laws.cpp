@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <string>
 
 #include "oracles/training/update_rules.h"
@@ -13,14 +12,8 @@ namespace {
 constexpr std::int64_t kSpread = 4096;  // elements of a parameter that laws are tried on
 
 const std::vector<UpdateRule>& rules() {
-  static const std::vector<UpdateRule> kRules = [] {
-    std::vector<UpdateRule> all;
-    for (const auto part : {gradient_factor_rules, moment_rules, step_rules}) {
-      std::vector<UpdateRule> some = part();
-      std::move(some.begin(), some.end(), std::back_inserter(all));
-    }
-    return all;
-  }();
+  static const std::vector<UpdateRule> kRules =
+      joined({gradient_factor_rules(), moment_rules(), step_rules()});
   return kRules;
 }
 
@@ -191,18 +184,13 @@ Naming name_updates(std::span<const UpdateRecord> records,
                     std::span<const UpdateJudgement> judgements,
                     const UpdateSettings& settings,
                     const UpdateContext& context) {
-  static const std::vector<UpdateRule> kAll = [] {
-    std::vector<UpdateRule> all = rules();
-    all.push_back(kept_narrow({.name = "p_kept_narrow",
-                               .about = "p is kept with fewer digits than its type has",
-                               .last = true},
-                              true));
-    all.push_back(kept_narrow({.name = "moments_kept_narrow",
-                               .about = "m and v are kept with fewer digits",
-                               .last = true},
-                              false));
-    return all;
-  }();
+  constexpr Law kOfP{.name = "p_kept_narrow",
+                     .about = "p is kept with fewer digits than its type has",
+                     .last = true};
+  constexpr Law kOfMoments{
+      .name = "moments_kept_narrow", .about = "m and v are kept with fewer digits", .last = true};
+  static const std::vector<UpdateRule> kAll =
+      joined({rules(), {kept_narrow(kOfP, true), kept_narrow(kOfMoments, false)}});
   Misfit right;
   std::vector<Sample> wrong;
   for (std::size_t i = 0; i < records.size(); ++i) {

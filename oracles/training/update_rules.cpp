@@ -313,10 +313,6 @@ std::vector<UpdateRule> rate_rules() {
 }  // namespace
 
 std::vector<UpdateRule> step_rules() {
-  std::vector<UpdateRule> rules = decay_rules();
-  for (const UpdateRule& rule : rate_rules()) {
-    rules.push_back(rule);
-  }
   const std::vector<UpdateRule> others{
       changed({"update_lost", "p stays, m and v are right"},
               [](F, T t) {
@@ -358,8 +354,7 @@ std::vector<UpdateRule> step_rules() {
                 t.outside = 1;
                 return true;
               })};
-  rules.insert(rules.end(), others.begin(), others.end());
-  return rules;
+  return joined({decay_rules(), rate_rules(), others});
 }
 
 }  // namespace oracles

@@ -160,7 +160,7 @@ MUTANTS = [
     ("laws/gate_laws.cpp", "(group + 1) % groups", "group % groups"),
     ("laws/gate_laws.cpp", "k * in.config().n_heads + head;", "3 * head + k;"),
     ("laws/mixing_laws.cpp", "(gated ? gate.data[i] : 1)", "gate.data[i]"),
-    ("laws/backward_laws.cpp", "law_.deltas * deltas[h]", "deltas[h]"),
+    ("laws/backward_laws.cpp", "terms_.deltas * deltas[h]", "deltas[h]"),
     ("laws/backward_laws.cpp", "of.last == row", "of.first == row"),
     # the matcher
     ("laws/match.cpp", "extent.everywhere = extent.everywhere && holds;", ""),
