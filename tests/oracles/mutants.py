@@ -224,7 +224,7 @@ MUTANTS = [
     ("training/update_rules.cpp", "t.keep = 1 + f.settings.lr * f.settings.weight_decay;", "t.keep = 1 + f.settings.weight_decay;"),
     ("training/update_rules.cpp", "return clipped_by(t, f, f.own_norm);", "return clipped_by(t, f, f.context.norm);"),
     ("training/update_laws.cpp", ".together = 3", ".together = 1"),
-    ("training/update_laws.cpp", "part.stands_for.push_back(of->empty() ? 0 : 1);", "part.stands_for.push_back(1);"),
+    ("training/update_laws.cpp", "? wrong / sampled : all / spread", "? 0.0 : all / spread"),
     ("training/update_laws.cpp", "std::sqrt(squares) / context.loss_scale};", "std::sqrt(squares)};"),
     # norms, schedule, loss scale, accumulation, weights
     ("training/norms.cpp", "norms.all = std::sqrt(squares);", "norms.all = squares;"),
