@@ -232,7 +232,7 @@ void erase(const std::string& about,
   told.erase(about);
 }
 
-// Of a whole layer, one mistake is seen in many outputs. A mistake of the sum that explains all of them is told of the sum;
+// Of a whole layer, one mistake is seen in many outputs. A mistake of the sum that explains all of them is reported of the sum;
 // else what one branch alone gives tells more than the sum of all; the choice follows from the compressed keys; and a gradient is
 // judged where every output is right. It is wrong in the one branch in which it is wrong alone, if any.
 void keep_what_tells_most(std::vector<Departure>& list, std::map<std::string, Told>& told) {
@@ -262,8 +262,8 @@ std::set<int> trials_of(const std::vector<Departure>& list, const std::string& a
   return trials;
 }
 
-// Of one branch: the sums are wrong wherever the output of their softmax is, and then they are told with it. Gradients of a kernel
-// whose output is wrong in the first trial are those of another function, also where its output happens to be right.
+// Of one branch: the sums are wrong wherever the output of their softmax is, and then they are reported with it. If a kernel's
+// output is wrong in the first trial, its gradients are those of another function, also where its output happens to be right.
 void keep_what_others_follow_from(std::vector<Departure>& list, std::map<std::string, Told>& told) {
   const auto output = std::find_if(
       told.begin(), told.end(), [](const auto& one) { return one.first.starts_with("o_"); });

@@ -109,7 +109,7 @@ class KernelComparison {
     if (const auto of = trial.number_said("alone_of")) compare_alone(*once, *of);
   }
 
-  // What is wrong in second calls alone is told where every first call is right. Else it is the same mistake.
+  // What is wrong in second calls alone is reported where every first call is right. Else it is the same mistake.
   void compare_calls(const TrialOnRecord& trial) {
     if (trial.number_said("calls").value_or(1) < 2) return;
     const auto once = open_outputs(evidence_, trial, 1, result_);

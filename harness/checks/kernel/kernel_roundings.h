@@ -1,5 +1,5 @@
 // Roundings before the softmax that many kernels have and that cost digits in narrow types, but are no mistake of another kind.
-// One is told by name if the oracle that rounds there too is twice as near to what a kernel gave as the oracle in the type is.
+// One is named if the oracle that rounds there too is twice as near to what a kernel gave as the oracle in the type is.
 #pragma once
 
 #include <optional>

@@ -22,7 +22,7 @@ struct JudgedCall {
 
 class LawsInTrials {
  public:
-  // Refers to its arguments. What cannot be opened was told before.
+  // Refers to its arguments. What cannot be opened was reported before.
   LawsInTrials(const Evidence& evidence, const std::vector<JudgedCall>& calls);
 
   // The places of all calls that refute a law of what `about` names (kernel_judge.h). Of a whole layer and of gradients, which have

@@ -192,7 +192,7 @@ WrongPart part_of(const std::vector<ResultPlace>& places, std::int64_t heads_per
   const SomePlaces some = of_wrong_trials(places);
   WrongPart best;
   std::optional<std::int64_t> fewest;
-  constexpr std::int64_t kFew = 4;  // places that are told one by one
+  constexpr std::int64_t kFew = 4;  // places that are listed one by one
   const auto wrong =
       std::count_if(some.begin(), some.end(), [](const ResultPlace& place) { return place.wrong; });
   if (wrong < kFew) return best;
