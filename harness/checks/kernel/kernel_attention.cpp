@@ -22,7 +22,6 @@ using oracles::Branch;
 using oracles::Stage;
 using oracles::Stages;
 using oracles::Tensor;
-using Gradients = std::map<std::string, Tensor>;  // by the names of the inputs
 
 // Queries as they are given, gates by head, and an output that is the heads side by side.
 oracles::AttentionConfig config_of(const Scenario& scenario) {
@@ -374,82 +373,28 @@ class AttentionJudge {
   }
 
   void judge_gradients() {
-    using Mean = oracles::Backward::Mean;
     const AttentionGradientsOf gradients(record_, reader_);
-    const oracles::AttentionOptions options = options_of(record_);
-    Stages stages(record_.config, record_.weights, record_.x, options);
+    Stages stages(record_.config, record_.weights, record_.x, options_of(record_));
     give_inputs(record_, stages);
-    const Gradients right = gradients.at(stages, Mean::of_output);
-    if (record_.kept) {
-      gate_rounding_ = gradients.rounding_of_gates(stages);
-      yardstick_ = [&, options](int draw) { return yardstick(gradients, right, options, draw); };
-    }
-    tell(right);
-    verdict_.of_gradients = true;
-  }
-
-  // The worst of the computations that are all right, as of one branch (kernel_judge.cpp).
-  [[nodiscard]] Gradients yardstick(const AttentionGradientsOf& gradients,
-                                    const Gradients& right,
-                                    oracles::AttentionOptions options,
-                                    int draw) {
-    Gradients worst = right;
-    for (const auto& [narrow, mean] : right_backwards(record_.config.d_k)) {
-      options.kept = *record_.kept;
-      options.kept.draw = static_cast<std::uint64_t>(draw);
-      options.kept.narrow_products.fill(narrow);
+    const Gradients found = reader_.gradients();
+    const Gradients right = gradients.at(stages, oracles::Backward::Mean::of_output);
+    GradientsOfCall call{
+        found, right, LongestSums(kernel_model(scenario_), 1, record_.length).gradient, {}};
+    call.in_type = [&](const oracles::Kept& kept, oracles::Backward::Mean mean) {
+      oracles::AttentionOptions options = options_of(record_);
+      options.kept = kept;
       Stages plain(record_.config, record_.weights, record_.x, options);
       give_inputs(record_, plain);
-      for (const auto& [name, tensor] : gradients.at(plain, mean)) {
-        keep_further(tensor, right.at(name), worst.at(name));
-      }
+      return std::vector<Gradients>{gradients.at(plain, mean)};
+    };
+    if (record_.kept) call.rounding_of_gates = gradients.rounding_of_gates(stages);
+    std::vector<oracles::RecordedGradient> judged;
+    if (auto seen = judge_gradients_of_call(record_, call, verdict_.judged, judged)) {
+      seen->site.branch = alone_;
+      seen->site.op = "attention";
+      verdict_.judged.departures.push_back(std::move(*seen));
     }
-    return worst;
-  }
-
-  const Gradients& drawn(int draw) {
-    const auto at = drawn_.find(draw);
-    return at != drawn_.end() ? at->second : drawn_.emplace(draw, yardstick_(draw)).first->second;
-  }
-
-  void tell(const Gradients& right) {
-    double all = 0.0;
-    for (const auto& [name, tensor] : right) all = std::max(all, oracles::finite_scale(tensor));
-    const LongestSums sums(kernel_model(scenario_), 1, record_.length);
-    Departure seen;
-    bool only_not_finite = true;
-    for (const auto& [name, found] : reader_.gradients()) {
-      const bool values = name.front() == 'v' || name == "gates";
-      const double share = values ? kSmallestScaleShare : kSmallestCancellingShare;
-      GradientLimits limits{right.at(name),
-                            nullptr,
-                            share * all,
-                            sums.gradient,
-                            name == "gates" ? gate_rounding_ : 0.0};
-      if (yardstick_) {
-        limits.plain = &drawn(0).at(name);
-        limits.drawn = [this, of = name](int draw) -> const Tensor& { return drawn(draw).at(of); };
-      }
-      const JudgedGradient judged = judge_gradient(record_, found, limits);
-      verdict_.judged.errors["d" + name] = judged.error;
-      verdict_.judged.compared["d" + name] =
-          compared(found,
-                   limits.wanted,
-                   judged.allowed,
-                   oracles::wrong_vectors(found, limits.wanted, judged.allowed.of(limits.wanted)));
-      if (!judged.wrong) continue;
-      seen.tensors.push_back("d" + name);
-      Tensor mended = found;
-      only_not_finite = only_not_finite && mend_not_finite(limits.wanted, mended) &&
-                        !judge_gradient(record_, mended, limits).wrong;
-      keep_worst(judged.error.value, judged.error.limit, judged.where, seen);
-    }
-    if (seen.tensors.empty()) return;
-    seen.code = only_not_finite ? kNotFinite : "NUMERIC.GRADIENT";
-    seen.site.phase = "backward";
-    seen.site.branch = alone_;
-    seen.site.op = "attention";
-    verdict_.judged.departures.push_back(std::move(seen));
+    verdict_.of_gradients = true;
   }
 
   const Scenario& scenario_;
@@ -457,9 +402,6 @@ class AttentionJudge {
   std::string alone_;
   LayerRecord record_;  // of the queries that are judged
   AttentionJudgement verdict_;
-  double gate_rounding_ = 0.0;
-  std::function<Gradients(int)> yardstick_;  // of a draw; none where the type is not narrow
-  std::map<int, Gradients> drawn_;           // by it
 };
 
 }  // namespace

@@ -1,55 +1,39 @@
-// Judges one gradient of a foreign kernel: within the ceiling of its sums, and in a narrow type within the budget of
-// a yardstick, the oracle's gradient in that type.
+// Judges the gradients of one call of a foreign kernel. In a narrow type the yardstick is, number by number, off by as much as the
+// worst of the computations that are all right.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "harness/checks/attention/accuracy/layer_judge.h"
-#include "harness/checks/error_budget.h"
+#include "harness/checks/attention/accuracy/gradient_judge.h"
 #include "oracles/attention/backward.h"
-#include "oracles/laws/match.h"
+#include "oracles/laws/backward_laws.h"
 
 namespace harness::checks {
 
-struct GradientLimits {
-  const oracles::Tensor& wanted;
-  const oracles::Tensor* plain = nullptr;  // the yardstick; null where the type is not narrow
-  double least_scale = 0.0;                // numbers far below it are judged against it
-  std::int64_t terms = 1;                  // of the longest sum on the way
-  double rounded =
-      0.0;  // in a narrow type: what rounding of the sum's terms may make, which the yardstick cannot know
-  Drawn drawn =
-      {};  // yardsticks whose roundings are drawn, asked for where the gradient is out of the budget of `plain`
+using Gradients = std::map<std::string, oracles::Tensor>;  // by the names of the inputs
+
+// All gradients of one call.
+struct GradientsOfCall {
+  const Gradients& found;
+  const Gradients& right;
+  std::int64_t terms = 1;  // of the longest sum on the way
+  // Of one right way to compute in the type; there may be more than one result. Asked for where the type is narrow.
+  std::function<std::vector<Gradients>(const oracles::Kept&, oracles::Backward::Mean)> in_type;
+  // What rounding of the products in a gate's gradient may make, which the yardstick cannot know.
+  double rounding_of_gates = 0.0;
 };
 
-struct JudgedGradient {
-  ErrorOfTensor error;
-  std::string where;         // it was measured, where that is not the whole tensor
-  oracles::Allowed allowed;  // to any of its numbers
-  bool wrong = false;
-};
-
-// `record` says the arithmetic.
-[[nodiscard]] JudgedGradient judge_gradient(const LayerRecord& record,
-                                            const oracles::Tensor& found,
-                                            const GradientLimits& limits);
-
-// One way to compute a branch's backward in a narrow type.
-struct RightBackward {
-  bool narrow_products;
-  oracles::Backward::Mean mean;
-};
-
-// The places where a backward in a narrow type is rounded are the kernel's choice, and what is lost at one of them says nothing of
-// another: the rows of dq are differences. All of these are right: products of narrow numbers with the mean from the stored output;
-// products of wide ones; what automatic differentiation makes of rounded probabilities, or of rounded numerators of the softmax
-// beside a sum that is not rounded; and, where 1/sqrt(d_k) is no power of two, the first with that factor after the rounding.
-[[nodiscard]] std::vector<RightBackward> right_backwards(std::int64_t d_k);
-
-// `worst` becomes `plain` where that is further from what is right.
-void keep_further(const oracles::Tensor& plain,
-                  const oracles::Tensor& right,
-                  oracles::Tensor& worst);
+// What is wrong, as one departure without a place: none where all are right. Errors and comparisons go into `verdict`, all that was
+// judged into `judged`, whose tensors are those of `call`.
+[[nodiscard]] std::optional<Departure> judge_gradients_of_call(
+    const LayerRecord& record,
+    const GradientsOfCall& call,
+    LayerJudgement& verdict,
+    std::vector<oracles::RecordedGradient>& judged);
 
 }  // namespace harness::checks

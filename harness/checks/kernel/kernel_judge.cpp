@@ -66,7 +66,7 @@ class KernelJudge {
     if (call_.lse) judge_lse(stages);
     // What the backward of another function should be, the oracle does not know.
     if (call_.gradients.empty() || !verdict_.departures.empty()) return std::move(verdict_);
-    judge_gradients(stages, options);
+    judge_gradients(stages);
     return std::move(verdict_);
   }
 
@@ -259,104 +259,54 @@ class KernelJudge {
 
   // ---- gradients ------------------------------------------------------------------------------------------------
 
-  void judge_gradients(const Stages& stages, oracles::AttentionOptions options) {
+  void judge_gradients(const Stages& stages) {
     const oracles::Backward backward(stages, call_.branch, call_.d_o);
-    const BranchGradients& right = backward.through(call_.branch);
-    if (record_.kept) {
-      yardstick_ = [this, &right, options = std::move(options)](int draw) {
-        return yardstick(right, options, draw);
-      };
+    const Gradients right = named(backward.through(call_.branch));
+    const GradientsOfCall call{call_.gradients, right, sums_.gradient, in_type()};
+    std::vector<RecordedGradient> judged;
+    if (auto seen = judge_gradients_of_call(record_, call, verdict_, judged)) {
+      seen->site.branch = branch();
+      seen->site.op = "attend_" + branch();
+      explain_gradients(backward, judged, *seen);
+      verdict_.departures.push_back(std::move(*seen));
     }
-    const double all = std::max({oracles::finite_scale(right.q),
-                                 oracles::finite_scale(right.k),
-                                 oracles::finite_scale(right.v)});
-    take("q", &BranchGradients::q, right, kSmallestCancellingShare * all);
-    take("k", &BranchGradients::k, right, kSmallestCancellingShare * all);
-    take("v", &BranchGradients::v, right, kSmallestScaleShare * all);
-    tell(backward);
   }
 
-  // Off by as much as the worst of the computations that are all right. With draw 0 they round to the nearest number, else as
-  // oracles::Kept::draw says.
-  [[nodiscard]] BranchGradients yardstick(const BranchGradients& right,
-                                          oracles::AttentionOptions options,
-                                          int draw) const {
-    BranchGradients worst = right;
-    for (const auto& [narrow, mean] : right_backwards(record_.config.d_k)) {
-      options.kept = *record_.kept;
-      options.kept.draw = static_cast<std::uint64_t>(draw);
-      options.kept.narrow_products.fill(narrow);
+  static Gradients named(const BranchGradients& of_branch) {
+    return {{"q", of_branch.q}, {"k", of_branch.k}, {"v", of_branch.v}};
+  }
+
+  // At the output that the kernel gave. With rounded queries too, where the case allows them.
+  [[nodiscard]] decltype(GradientsOfCall::in_type) in_type() const {
+    return [this](const oracles::Kept& kept, oracles::Backward::Mean mean) {
+      oracles::AttentionOptions options = options_of(record_);
+      options.kept = kept;
       Stages stages(record_.config, record_.weights, record_.x, options);
       give_recorded(record_, stages);
       const oracles::Backward backward(stages, call_.branch, call_.d_o, mean);
-      keep_further(backward.through(call_.branch), right, worst);
-      if (!allows(scenario_, kScaledQuery)) continue;
+      std::vector<Gradients> ways = {named(backward.through(call_.branch))};
+      if (!allows(scenario_, kScaledQuery)) return ways;
       const Tensor q = with_rounded_queries(stages, oracles::ScoreRounding::scaled_query);
       Stages other(record_.config, record_.weights, record_.x, options);
       for (const std::string& name : record_.given) {
         other.record(oracles::stage_named(name).value(), name == "q" ? q : record_.at(name));
       }
       const oracles::Backward of_other(other, call_.branch, call_.d_o, mean);
-      keep_further(of_other.through(call_.branch), right, worst);
-    }
-    return worst;
+      ways.push_back(named(of_other.through(call_.branch)));
+      return ways;
+    };
   }
 
-  static void keep_further(const BranchGradients& plain,
-                           const BranchGradients& right,
-                           BranchGradients& worst) {
-    checks::keep_further(plain.q, right.q, worst.q);
-    checks::keep_further(plain.k, right.k, worst.k);
-    checks::keep_further(plain.v, right.v, worst.v);
-  }
-
-  const BranchGradients& drawn(int draw) {
-    const auto at = drawn_.find(draw);
-    return at != drawn_.end() ? at->second : drawn_.emplace(draw, yardstick_(draw)).first->second;
-  }
-
-  void take(const std::string& of,
-            Tensor BranchGradients::*tensor,
-            const BranchGradients& right,
-            double least_scale) {
-    const Tensor& found = call_.gradients.at(of);
-    const Tensor& wanted = right.*tensor;
-    GradientLimits limits{wanted, nullptr, least_scale, sums_.gradient};
-    if (yardstick_) {
-      limits.plain = &(drawn(0).*tensor);
-      limits.drawn = [this, tensor](int draw) -> const Tensor& { return drawn(draw).*tensor; };
-    }
-    const JudgedGradient judged = judge_gradient(record_, found, limits);
-    const std::string name = "d" + of;
-    verdict_.errors[name] = judged.error;
-    where_[name] = judged.where;
-    if (judged.wrong) {
-      wrong_.push_back(of);
-      Tensor mended = found;
-      const bool any = mend_not_finite(wanted, mended);
-      only_not_finite_ = only_not_finite_ && any && !judge_gradient(record_, mended, limits).wrong;
-    }
-    judged_.push_back({of, found, wanted, judged.allowed});
-    verdict_.compared[name] =
-        compared(found,
-                 wanted,
-                 judged.allowed,
-                 oracles::wrong_vectors(found, wanted, judged.allowed.of(wanted)));
-  }
-
-  void tell(const oracles::Backward& backward) {
-    if (wrong_.empty()) return;
-    Departure seen = departure(only_not_finite_ ? kNotFinite : "NUMERIC.GRADIENT");
-    seen.site.phase = "backward";
+  // Which heads, and by which law.
+  void explain_gradients(const oracles::Backward& backward,
+                         const std::vector<RecordedGradient>& all,
+                         Departure& seen) const {
     std::set<int> heads;
     std::map<int, double> counts;
     bool counted = true;
-    for (const RecordedGradient& judged : judged_) {
-      if (std::find(wrong_.begin(), wrong_.end(), judged.of) == wrong_.end()) continue;
+    for (const RecordedGradient& judged : all) {
       const std::string name = "d" + judged.of;
-      seen.tensors.push_back(name);
-      const ErrorOfTensor& error = verdict_.errors.at(name);
-      keep_worst(error.value, error.limit, where_[name], seen);
+      if (std::find(seen.tensors.begin(), seen.tensors.end(), name) == seen.tensors.end()) continue;
       const oracles::WrongHeads of_heads = oracles::wrong_heads(backward, call_.branch, judged);
       heads.insert(of_heads.heads.begin(), of_heads.heads.end());
       counted = counted && !of_heads.counts.empty();
@@ -364,13 +314,9 @@ class KernelJudge {
     }
     if (static_cast<std::int64_t>(heads.size()) < record_.config.n_heads)
       seen.site.heads = to_ints(heads);
-    if (!only_not_finite_) {
-      explain(oracles::name_gradients(backward, call_.branch, judged_), seen);
-    } else {
-      counted = false;
-    }
+    if (seen.code == kNotFinite) return;
+    explain(oracles::name_gradients(backward, call_.branch, all), seen);
     if (seen.laws.empty() && counted) put_shares_of_heads(counts, seen);
-    verdict_.departures.push_back(std::move(seen));
   }
 
   const Scenario& scenario_;
@@ -378,13 +324,6 @@ class KernelJudge {
   const LayerRecord& record_;
   LongestSums sums_;
   LayerJudgement verdict_;
-  std::vector<RecordedGradient> judged_;
-  std::vector<std::string> wrong_;
-  bool only_not_finite_ =
-      true;  // of what is wrong, some numbers are not finite, and all others are right
-  std::map<std::string, std::string> where_;       // an error was measured, by tensor
-  std::function<BranchGradients(int)> yardstick_;  // of a draw; none where the type is not narrow
-  std::map<int, BranchGradients> drawn_;           // by it
 };
 
 }  // namespace

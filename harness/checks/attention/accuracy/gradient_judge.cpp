@@ -96,36 +96,21 @@ class GradientJudge {
     }
     const double scale =
         std::max(oracles::finite_scale(wanted), smallest_scale_share(name) * scale_of_all_);
+    GradientLimits limits{wanted, scale, limit_, summed_ * scale};
     if (plain_) {
-      take_narrow(of, *found, wanted, scale);
-      return;
+      limits.yardstick = [&](int draw) -> const Tensor& {
+        return gradient_in(draw == 0 ? *plain_ : drawn(draw), of);
+      };
+      limits.tell_heads_apart = [&](Measured& measured) {
+        tell_heads_apart(of, record_.config, measured);
+      };
     }
-    judged_.push_back({of, *found, wanted, {limit_, scale, record_.arithmetic.stored}});
-    double difference = 0.0;
-    for (std::size_t i = 0; i < wanted.data.size(); ++i) {
-      raise_to(difference, std::abs(found->data[i] - wanted.data[i]));
-    }
-    const double error = difference == 0.0 ? 0.0 : difference / scale;
-    verdict_.errors[name] = {error, limit_};
-    if (!(error <= limit_)) wrong_.push_back(of);
-  }
-
-  void take_narrow(const std::string& of, const Tensor& found, const Tensor& wanted, double scale) {
-    Measured measured{
-        found, wanted, gradient_in(*plain_, of), record_.kept->results, kGradientBudget};
-    measured.summed = summed_ * scale;
-    tell_heads_apart(of, record_.config, measured);
-    const Spent budget =
-        spent(measured, [&](int draw) -> const Tensor& { return gradient_in(drawn(draw), of); });
-    judged_.push_back(
-        {of,
-         found,
-         wanted,
-         {scale > 0.0 ? budget.whole / scale : 0.0, scale, record_.arithmetic.stored}});
-    const std::string name = recorded_name(of);
-    verdict_.errors[name] = {budget.error, budget.limit};
-    where_[name] = budget.where;
-    if (!budget.within() || (of == kInput && is_added_too_narrow(found))) wrong_.push_back(of);
+    const JudgedGradient judged = judge_gradient(record_, *found, limits);
+    judged_.push_back({of, *found, wanted, judged.allowed});
+    verdict_.errors[name] = judged.error;
+    where_[name] = judged.where;
+    const bool narrow = plain_ && of == kInput;
+    if (judged.wrong || (narrow && is_added_too_narrow(*found))) wrong_.push_back(of);
   }
 
   static const Tensor& gradient_in(const oracles::AttentionGradients& all, const std::string& of) {
@@ -343,6 +328,33 @@ void tell_heads_apart(const std::string& of,
     const auto at = static_cast<std::int64_t>(i);
     return (out ? at % columns : at / columns) / size;
   };
+}
+
+JudgedGradient judge_gradient(const LayerRecord& record,
+                              const Tensor& found,
+                              const GradientLimits& limits) {
+  const double scale = limits.scale;
+  JudgedGradient judged;
+  judged.allowed = {limits.ceiling, scale, record.arithmetic.stored};
+  if (!limits.yardstick) {
+    double difference = 0.0;
+    for (std::size_t i = 0; i < found.data.size(); ++i) {
+      raise_to(difference, std::abs(found.data[i] - limits.wanted.data[i]));
+    }
+    judged.error = {difference == 0.0 ? 0.0 : difference / scale, limits.ceiling};
+    judged.wrong = !(judged.error.value <= judged.error.limit);
+    return judged;
+  }
+  Measured measured{
+      found, limits.wanted, limits.yardstick(0), record.kept->results, kGradientBudget};
+  measured.summed = limits.summed;
+  if (limits.tell_heads_apart) limits.tell_heads_apart(measured);
+  const Spent budget = spent(measured, limits.yardstick);
+  judged.error = {budget.error, budget.limit};
+  judged.where = budget.where;
+  judged.allowed.relative = scale > 0.0 ? budget.whole / scale : 0.0;
+  judged.wrong = !budget.within();
+  return judged;
 }
 
 void judge_gradients(const LayerRecord& record,

@@ -23,6 +23,31 @@ struct Forwards {
   std::function<const oracles::Stages&(int draw)> drawn = {};
 };
 
+// How far one gradient may be from the oracle's: within the ceiling of its sums; in a narrow type within the budget of the
+// yardstick, the oracle's gradient in that type.
+struct GradientLimits {
+  const oracles::Tensor& wanted;
+  double scale = 0.0;    // what its numbers are judged against
+  double ceiling = 0.0;  // relative to it, where the type is not narrow
+  double summed =
+      0.0;  // in a narrow type: what the yardstick cannot know, such as errors of sums in float32
+  Drawn yardstick =
+      {};  // draw 0: rounded to the nearest numbers. None where the type is not narrow
+  std::function<void(Measured&)> tell_heads_apart = {};
+};
+
+struct JudgedGradient {
+  ErrorOfTensor error;
+  std::string where;         // it was measured, where that is not the whole tensor
+  oracles::Allowed allowed;  // to any of its numbers
+  bool wrong = false;
+};
+
+// `record` says the arithmetic.
+[[nodiscard]] JudgedGradient judge_gradient(const LayerRecord& record,
+                                            const oracles::Tensor& found,
+                                            const GradientLimits& limits);
+
 // Where an input's gradient in a narrow type was measured whose parts were added in that type.
 inline constexpr const char* kAddedTooNarrow =
     "from the oracle in its type, which is further away than the one that adds the gradients of "

@@ -146,25 +146,6 @@ class PackedGradients {
     return name == "dx" ? all.dx : all.weights.at(name.substr(kPrefix));
   }
 
-  // True where the gradient is within the budget of its type.
-  bool compare_narrow(const std::string& name,
-                      const Tensor& found,
-                      const Tensor& right,
-                      double scale,
-                      Departure& seen) {
-    Measured measured{
-        found, right, gradient_in(yardstick(0), name), kept(0).results, kGradientBudget};
-    measured.summed = ceiling(terms(), packed_.shared.arithmetic.summed) * scale;
-    if (name != "dx") tell_heads_apart(name.substr(4), packed_.shared.config, measured);
-    const Spent budget = spent(
-        measured, [&](int draw) -> const Tensor& { return gradient_in(yardstick(draw), name); });
-    limits_[name] = scale > 0.0 ? budget.whole / scale : 0.0;
-    verdict_.errors[name] = {budget.error, budget.limit};
-    if (budget.within()) return true;
-    tell_error(name, budget.where, seen);
-    return false;
-  }
-
   // As GradientJudge has it, of an input's gradient that is within its budget.
   bool is_added_too_narrow(Departure& seen) {
     const LayerRecord& shared = packed_.shared;
@@ -211,15 +192,26 @@ class PackedGradients {
   // True where the gradient is right; else it is noted in `seen`.
   bool compare(const std::string& name, const Tensor& right, Departure& seen) {
     const LayerRecord& shared = packed_.shared;
+    const double scale = scale_of(name, right);
+    GradientLimits limits{right,
+                          scale,
+                          ceiling(terms(), shared.unit_roundoff, shared.arithmetic.summed),
+                          ceiling(terms(), shared.arithmetic.summed) * scale};
     if (shared.kept) {
-      return compare_narrow(name, found_of(name, right), right, scale_of(name, right), seen);
+      limits.yardstick = [&](int draw) -> const Tensor& {
+        return gradient_in(yardstick(draw), name);
+      };
     }
-    const double limit = ceiling(terms(), shared.unit_roundoff, shared.arithmetic.summed);
-    limits_[name] = limit;
-    verdict_.errors[name] = {error_of(name, right, right), limit};
-    if (verdict_.errors[name].value <= limit) return true;
-    tell_error(name, "", seen);
-    return false;
+    if (name != "dx") {
+      limits.tell_heads_apart = [&](Measured& measured) {
+        tell_heads_apart(name.substr(4), shared.config, measured);
+      };
+    }
+    const JudgedGradient judged = judge_gradient(shared, found_of(name, right), limits);
+    limits_[name] = judged.allowed.relative;
+    verdict_.errors[name] = judged.error;
+    if (judged.wrong) tell_error(name, judged.where, seen);
+    return !judged.wrong;
   }
 
   // Which tokens, in which documents.
