@@ -33,9 +33,7 @@ constexpr std::int64_t kMostScoresThorough = std::int64_t{1} << 27;
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 24;
 constexpr std::int64_t kFewestRows = 48;
 
-// A choice of n out of many more: what sorts only some of the candidates, or by some of their digits, is wrong there.
-constexpr std::int64_t kTimesTheList = 16;
-constexpr std::int64_t kTimesTheListInAll = 20;  // so that a fifth of the rows has as many
+constexpr std::int64_t kTimesTheListInAll = kTimesTheList * 5 / 4;  // a fifth of the rows has more
 
 class Lengths {
  public:

@@ -25,6 +25,8 @@ namespace harness {
 
 inline constexpr const char* kTrialInputs = "kernel_trial";
 inline constexpr const char* kTrialsFolder = "trials";
+// A choice of n out of so many times more: what sorts only some of the candidates, or by some of their digits, is wrong there.
+inline constexpr std::int64_t kTimesTheList = 16;
 inline constexpr const char* kJudgedRows = "rows";  // metadata; so is the next
 inline constexpr const char* kWidths = "widths";
 inline constexpr const char* kGaps = "gaps";  // NaNs lie between the rows of its inputs

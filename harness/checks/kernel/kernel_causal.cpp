@@ -135,9 +135,7 @@ class FutureJudge {
   // A fresh process has called this trial alone. What leaked in the trial, and does not leak there, was left by an earlier call:
   // kernel_is_oracle tells it.
   void judge_fresh(const Pair& pair) {
-    const ArtefactKey key{kTwin, kKernelOutputs, 1, 0, pair.trial.number};
-    if (find_artefact(evidence_, key) == nullptr) return;
-    const auto fresh = open_artefact(evidence_, key, result_);
+    const auto fresh = open_fresh_outputs(evidence_, pair.trial, result_);
     if (!fresh) return;
     LeaksOfKinds alone;
     compare({pair.one, *fresh, pair.plain, pair.trial, pair.changed}, alone);

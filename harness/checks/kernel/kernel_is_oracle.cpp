@@ -83,9 +83,7 @@ class KernelComparison {
 
   // What the trial gave as the first call of a fresh process, where that was tried.
   void judge_fresh(const TrialOnRecord& trial) {
-    const Artefact* const row = find_artefact(evidence_, fresh_outputs(trial));
-    if (row == nullptr) return;
-    const auto outputs = open_artefact(evidence_, fresh_outputs(trial), result_);
+    const auto outputs = open_fresh_outputs(evidence_, trial, result_);
     std::vector<Departure> wrong;
     std::vector<JudgedCall> calls;
     if (!outputs || !judge_call({&trial, 1, {}, {}}, *outputs, wrong, calls)) return;
@@ -96,10 +94,6 @@ class KernelComparison {
       if (abouts.empty()) one.facts["fresh"] = trial.name;
       if (abouts.contains(about_of(one))) one.facts["fresh_wrong"] = trial.name;
     }
-  }
-
-  static ArtefactKey fresh_outputs(const TrialOnRecord& trial) {
-    return {kTwin, kKernelOutputs, 1, 0, trial.number};
   }
 
   void judge_trial(const TrialOnRecord& trial) {

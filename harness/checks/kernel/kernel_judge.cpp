@@ -31,7 +31,7 @@ using oracles::Tensor;
 
 constexpr double kLn2 = 0.69314718055994530942;
 
-// One vector where the pattern would show in a result that is right. Of other fitted laws nobody knows what they give elsewhere.
+// One vector where the pattern would show in a result that is right. What other fitted laws give elsewhere is not known.
 std::vector<std::size_t> refuting_pattern(const Tensor& found,
                                           const Tensor& wanted,
                                           const KnownLaw& law,
@@ -288,9 +288,8 @@ class KernelJudge {
       if (!allows(scenario_, kScaledQuery)) return ways;
       const Tensor q = with_rounded_queries(stages, oracles::ScoreRounding::scaled_query);
       Stages other(record_.config, record_.weights, record_.x, options);
-      for (const std::string& name : record_.given) {
-        other.record(oracles::stage_named(name).value(), name == "q" ? q : record_.at(name));
-      }
+      give_inputs(record_, other);
+      other.record(Stage::q, q);
       const oracles::Backward of_other(other, call_.branch, call_.d_o, mean);
       ways.push_back(named(of_other.through(call_.branch)));
       return ways;

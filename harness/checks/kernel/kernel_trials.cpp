@@ -13,10 +13,17 @@ std::optional<std::int64_t> TrialOnRecord::number_said(const std::string& key) c
   return at == inputs.metadata().end() ? std::nullopt : nsa::parse_int(at->second);
 }
 
-std::int64_t TrialOnRecord::axis(std::size_t at) const {
-  const char* const first = inputs.contains("q") ? "q" : "scores";
-  if (!inputs.contains(first) || inputs.at(first).shape.size() <= at) return 0;
-  return inputs.at(first).shape[at];
+std::int64_t axis_of(const nsa::SafetensorsFile& file, const char* tensor, std::size_t axis) {
+  if (!file.contains(tensor) || file.at(tensor).shape.size() <= axis) return 0;
+  return file.at(tensor).shape[axis];
+}
+
+std::int64_t TrialOnRecord::batch() const {
+  return axis_of(inputs, inputs.contains("q") ? "q" : "scores", 0);
+}
+
+std::int64_t TrialOnRecord::length() const {
+  return axis_of(inputs, inputs.contains("q") ? "q" : "scores", 2);
 }
 
 std::string TrialOnRecord::said(const std::string& key) const {
@@ -48,6 +55,14 @@ std::optional<nsa::SafetensorsFile> open_outputs(const Evidence& evidence,
                                                  int call,
                                                  ResultBuilder& result) {
   return open_artefact(evidence, {0, kKernelOutputs, call, 0, trial.number}, result);
+}
+
+std::optional<nsa::SafetensorsFile> open_fresh_outputs(const Evidence& evidence,
+                                                       const TrialOnRecord& trial,
+                                                       ResultBuilder& result) {
+  const ArtefactKey key{kTwin, kKernelOutputs, 1, 0, trial.number};
+  if (find_artefact(evidence, key) == nullptr) return std::nullopt;
+  return open_artefact(evidence, key, result);
 }
 
 void put_trials(const std::vector<std::string>& names, Finding& finding) {

@@ -19,16 +19,23 @@ struct TrialOnRecord {
   [[nodiscard]] std::optional<std::int64_t> number_said(const std::string& key) const;
   [[nodiscard]] std::string said(const std::string& key) const;
   // Its sequences and their positions; 0 where its inputs do not say it.
-  [[nodiscard]] std::int64_t batch() const { return axis(0); }
-  [[nodiscard]] std::int64_t length() const { return axis(2); }
-
- private:
-  [[nodiscard]] std::int64_t axis(std::size_t at) const;
+  [[nodiscard]] std::int64_t batch() const;
+  [[nodiscard]] std::int64_t length() const;
 };
 
 // What cannot be opened is missing in `result`.
 [[nodiscard]] std::vector<TrialOnRecord> trials_on_record(const Evidence& evidence,
                                                           ResultBuilder& result);
+
+// The length of an axis; 0 where the file has no such tensor or axis.
+[[nodiscard]] std::int64_t axis_of(const nsa::SafetensorsFile& file,
+                                   const char* tensor,
+                                   std::size_t axis);
+
+// What came back from the trial as the first call of a fresh process; none where that was not tried.
+[[nodiscard]] std::optional<nsa::SafetensorsFile> open_fresh_outputs(const Evidence& evidence,
+                                                                     const TrialOnRecord& trial,
+                                                                     ResultBuilder& result);
 
 // What came back from call 1 or 2 of a trial.
 [[nodiscard]] std::optional<nsa::SafetensorsFile> open_outputs(const Evidence& evidence,

@@ -3,27 +3,17 @@
 #include <algorithm>
 
 #include "harness/checks/kernel/kernel_call.h"
+#include "harness/foreign/trials.h"
 #include "nsa/base/text.h"
 
 namespace harness::checks {
-namespace {
-
-constexpr std::int64_t kManyCandidates = 16;  // times the length of a list
-
-std::int64_t axis(const nsa::SafetensorsFile& file, const char* name, std::size_t at) {
-  if (!file.contains(name) || file.at(name).shape.size() <= at) return 0;
-  return file.at(name).shape[at];
-}
-
-}  // namespace
-
 void KernelTried::take(const TrialOnRecord& trial) {
   ++trials_;
   const std::int64_t length = trial.length();
   lengths_.insert(length);
   batches_.insert(trial.batch());
   if (trial.inputs.contains("q")) {
-    widths_.insert({axis(trial.inputs, "q", 3), axis(trial.inputs, "do", 3)});
+    widths_.insert({axis_of(trial.inputs, "q", 3), axis_of(trial.inputs, "do", 3)});
   }
   const auto judged = static_cast<std::int64_t>(judged_rows(trial.inputs, length).size());
   if (judged < length) {
@@ -63,7 +53,7 @@ std::string KernelTried::not_tried() const {
   lacks.push_back("batches above " + std::to_string(*batches_.rbegin()));
   const bool lists = kernel.level == "select" || kernel.level == "attend_sel" || kernel.is_whole();
   const std::int64_t n = scenario_.model.n_sel;
-  if (lists && most_candidates_ < kManyCandidates * n) {
+  if (lists && most_candidates_ < kTimesTheList * n) {
     lacks.push_back("more than " + std::to_string(most_candidates_) + " blocks for a list of " +
                     std::to_string(n));
   }
